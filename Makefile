@@ -1,0 +1,53 @@
+# Every target sets up .venv by itself; a second call does not reinstall.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+PEERS := .venv-peers
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: reproduce test test-slow lint bench bench-peers docs lock clean
+
+reproduce: $(READY)
+	$(BIN)/tether reproduce all
+
+test: $(READY)
+	$(BIN)/python -m tether.warm
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/python -m tether.warm
+	$(BIN)/pytest -n 2 -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+bench-peers: $(READY) $(PEERS)/.ready
+	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python
+
+docs: $(READY)
+	$(BIN)/python -m tether.docs
+
+# New versions on purpose: resolve afresh, then write down what was resolved.
+lock:
+	rm -rf .venv && $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -e ".[dev]"
+	$(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
+
+clean:
+	rm -rf .venv $(PEERS) out
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(PEERS)/.ready: benchmarks/peers/requirements.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	touch $@

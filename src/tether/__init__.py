@@ -1,0 +1,57 @@
+"""Tether: reinforcement learning that keeps every step's cost under a threshold while it learns."""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+try:
+    __version__ = version("tether-rl")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+if TYPE_CHECKING:
+    from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
+    from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+    from tether.errors import AssumptionError, EmptySafeSet, InputError, StateFileError, TetherError
+    from tether.problem.action_sets import FiniteActions, StarActions
+    from tether.problem.problem import Problem
+    from tether.records import CostBound, Decision, Radius, StarAction, Transition
+    from tether.world.linear_mdp import LinearMDP
+    from tether.world.not_star_convex import not_star_convex
+    from tether.world.synthetic import synthetic
+
+_HOME = {
+    "Problem": "tether.problem.problem",
+    "FiniteActions": "tether.problem.action_sets",
+    "StarActions": "tether.problem.action_sets",
+    "StarAction": "tether.records",
+    "Decision": "tether.records",
+    "CostBound": "tether.records",
+    "Radius": "tether.records",
+    "Transition": "tether.records",
+    "SlucbQvi": "tether.agents.slucb_qvi",
+    "SlucbConfig": "tether.agents.slucb_qvi",
+    "LsviUcb": "tether.agents.lsvi_ucb",
+    "LsviConfig": "tether.agents.lsvi_ucb",
+    "LinearMDP": "tether.world.linear_mdp",
+    "synthetic": "tether.world.synthetic",
+    "not_star_convex": "tether.world.not_star_convex",
+    "TetherError": "tether.errors",
+    "AssumptionError": "tether.errors",
+    "InputError": "tether.errors",
+    "EmptySafeSet": "tether.errors",
+    "StateFileError": "tether.errors",
+}
+"""Public names, in reading order, and where each lives. Imported on first use: numba and scipy are slow to load."""
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tether' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Algorithms: plan, act, observe."""

@@ -1,0 +1,99 @@
+"""LSVI-UCB (Jin et al. 2020) in the paper's three roles: unconstrained, told γ*, and penalised."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tether.agents.least_squares import LeastSquaresAgent
+from tether.agents.slucb_qvi import check_choice, value_radius
+from tether.errors import InputError
+from tether.learning.safe_sets import EXACT
+from tether.learning.statistics import PLAIN, TUNED, Rules
+from tether.problem.problem import KnownState, Problem
+from tether.records import Array, Origin, State
+
+
+@dataclass(frozen=True, kw_only=True)
+class LsviConfig:
+    """The choices of LSVI-UCB: bonus, ridge and the penalty λ' of the objective r − λ'c (0 is none)."""
+
+    value_radius: float | Literal["theorem"] = 2.0
+    value_ridge: float = 1.0
+    penalty: float = 0.0
+    replan: Literal["every-episode", "on-doubling"] = "every-episode"
+    pooled: bool = False
+    episodes: int | None = None
+    c_beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("replan", self.replan, ("every-episode", "on-doubling"))
+        if not 0.0 <= self.penalty < np.inf:
+            raise InputError(f"penalty λ' must be finite and >= 0, but is {self.penalty}.")
+
+
+class LsviUcb(LeastSquaresAgent):
+    """The unsafe baseline. With `true_gamma` (H, d) it knows the safe set; without, it has no constraint.
+
+    Told or not is visible in the signature: only a study may hand over γ*. Its evidence says "exact" or "none".
+    """
+
+    kind = "lsvi-ucb"
+
+    def __init__(
+        self, problem: Problem, config: LsviConfig | None = None, *, true_gamma: ArrayLike | None = None
+    ) -> None:
+        self.config = config = config or LsviConfig()
+        d, m = problem.dimension, problem.constraints
+        gamma = np.zeros((problem.horizon, m, d))
+        origin: Origin = "none"
+        if true_gamma is not None:
+            told = np.asarray(true_gamma, dtype=np.float64)
+            if told.size != gamma.size:
+                raise InputError(f"true_gamma must have shape (H, M, d) = {gamma.shape}, but has {told.shape}.")
+            gamma, origin = told.reshape(gamma.shape), "exact"
+        self._told_gamma = true_gamma is not None
+        stages = 1 if config.pooled else problem.horizon
+        rules = Rules(
+            horizon=problem.horizon,
+            explorer=PLAIN,
+            conditioning=EXACT,
+            radius_kind=TUNED,
+            reduces_radius=False,
+            threshold=np.array(problem.threshold) if self._told_gamma else np.full(m, np.inf),
+            noise=np.array(problem.noise),
+            gamma_norm=np.array(problem.gamma_norm),
+            events=1.0,
+            tuned_radius=0.0,
+            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
+            optimism=1.0,
+            gap_floor=0.0,
+            penalty=config.penalty,
+            known_gamma=np.ascontiguousarray(gamma),
+        )
+        super().__init__(
+            problem,
+            rules,
+            stages=stages,
+            cost_basis=np.eye(d)[:, :0],
+            cost_ridge=1.0,
+            value_ridge=config.value_ridge,
+            cost_origin=origin,
+            value_origin="theorem" if config.value_radius == "theorem" else "tuned",
+            replans_rarely=config.replan == "on-doubling",
+            config={**asdict(config), "told_gamma": self._told_gamma},
+        )
+
+    @classmethod
+    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
+        settings = {name: value for name, value in config.items() if name != "told_gamma"}
+        if config["told_gamma"] != (told.get("true_gamma") is not None):
+            raise InputError("this state was saved by an agent that was told γ*: pass the same true_gamma again.")
+        return cls(problem, LsviConfig(**settings), **told)
+
+    def _told(self, state: State) -> KnownState:
+        """The safe action's cost follows from γ* here; without γ* there is no constraint and it is 0."""
+        known = super()._told(state)
+        costs: Array = self.rules.known_gamma @ known.actions.phi_0
+        return KnownState(known.key, known.actions, costs)

@@ -1,0 +1,212 @@
+"""SLUCB-QVI: Algorithm 1, with the explorers, radii and conditionings of THEORY sections 4 to 7."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from tether.agents.least_squares import LeastSquaresAgent
+from tether.errors import AssumptionError, InputError
+from tether.learning.confidence import (
+    default_cost_ridge,
+    paper_value_term,
+    warmup_gap,
+    warmup_passed,
+)
+from tether.learning.safe_sets import ALL, STATE, UNKNOWN
+from tether.learning.statistics import CERTIFIED, CLASSICAL, DIRECTIONAL, MIXTURE, PAPER, TUNED, Rules
+from tether.problem.problem import Problem
+from tether.records import Array, Decision, Origin, State, Transition
+
+Explorer = Literal["paper", "certified", "directional"]
+EXPLORERS: dict[str, int] = {"paper": PAPER, "certified": CERTIFIED, "directional": DIRECTIONAL}
+
+RANK_TOLERANCE = 1e-9
+"""Singular values of the safe features below this part of the largest are treated as unknown directions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlucbConfig:
+    """Every choice of SLUCB-QVI. The defaults need nothing beyond the Problem.
+
+    Attributes:
+        explorer: where optimism comes from (THEORY section 5).
+        cost_radius: β in the safe set. "theorem" and "classical" are guarantees; a number is tuned, forfeits the
+            guarantee, and every decision and result says so.
+        value_radius: β in the bonus; it touches exploration only. "theorem" is the paper's c_β dH√log(dT/δ).
+        cost_ridge: λ of the cost regression; None takes σ²d/B².
+        value_ridge: λ of the value regression.
+        condition_on: "state" uses τ_h(s) where one stands; "all" uses the known safe cost of every listed state.
+        unknown_cost: what to do when τ_h(s) is unknown: "certified" never conditions, "appendix" is the paper's
+            warm-up rule (needs `episodes`).
+        replan: "every-episode", or "on-doubling" of some det(A_h).
+        pooled: one regression for all steps; only for worlds whose γ*_h, θ*_h and μ*_h do not depend on h.
+        episodes: K, needed by "theorem" value radii and by the appendix's rule.
+        c_beta: the paper's unspecified absolute constant.
+    """
+
+    explorer: Explorer = "directional"
+    cost_radius: float | Literal["theorem", "classical"] = "theorem"
+    value_radius: float | Literal["theorem"] = 2.0
+    cost_ridge: float | None = None
+    value_ridge: float = 1.0
+    condition_on: Literal["state", "all"] = "state"
+    unknown_cost: Literal["certified", "appendix"] = "certified"
+    replan: Literal["every-episode", "on-doubling"] = "every-episode"
+    pooled: bool = False
+    episodes: int | None = None
+    c_beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("explorer", self.explorer, EXPLORERS)
+        check_choice("condition_on", self.condition_on, ("state", "all"))
+        check_choice("unknown_cost", self.unknown_cost, ("certified", "appendix"))
+        check_choice("replan", self.replan, ("every-episode", "on-doubling"))
+        for name, radius in (("cost_radius", self.cost_radius), ("value_radius", self.value_radius)):
+            if isinstance(radius, str):
+                allowed = ("theorem", "classical") if name == "cost_radius" else ("theorem",)
+                check_choice(name, radius, allowed)
+            elif not 0.0 <= radius < np.inf:
+                raise InputError(f"{name} must be finite and >= 0, but is {radius}.")
+
+    @classmethod
+    def paper(cls, beta: float, *, ridge: float = 1.0) -> Self:
+        """The published algorithm with its one tuned β and one λ, as in the paper's experiments."""
+        return cls(explorer="paper", cost_radius=beta, value_radius=beta, cost_ridge=ridge, value_ridge=ridge)
+
+
+class SlucbQvi(LeastSquaresAgent):
+    """Safe Linear UCB Q/V Iteration. Never plays an action without a certified cost bound under τ."""
+
+    kind = "slucb-qvi"
+
+    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
+        self.config = config = config or SlucbConfig()
+        stages = 1 if config.pooled else problem.horizon
+        m, d = problem.constraints, problem.dimension
+        gamma_norm = np.array(problem.gamma_norm)
+        basis, known_gamma = np.eye(d), np.zeros((problem.horizon, m, d))
+        conditioning = STATE
+        if problem.baseline_cost is None and config.unknown_cost == "certified":
+            conditioning = UNKNOWN
+        elif config.condition_on == "all":
+            conditioning = ALL
+            basis, known_gamma, gamma_norm = known_facts(problem, gamma_norm)
+        self._warms_up = problem.baseline_cost is None and config.unknown_cost == "appendix"
+        if self._warms_up and not config.episodes:
+            raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
+        tuned = isinstance(config.cost_radius, float | int)
+        kinds = {"theorem": MIXTURE, "classical": CLASSICAL}
+        rules = Rules(
+            horizon=problem.horizon,
+            explorer=EXPLORERS[config.explorer],
+            conditioning=conditioning,
+            radius_kind=TUNED if tuned else kinds[str(config.cost_radius)],
+            reduces_radius=config.explorer != "paper",
+            threshold=np.array(problem.threshold),
+            noise=np.array(problem.noise),
+            gamma_norm=gamma_norm,
+            events=stages * m / problem.confidence,
+            tuned_radius=float(config.cost_radius) if tuned else 0.0,
+            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
+            optimism=1.0,
+            gap_floor=problem.gap_floor,
+            penalty=0.0,
+            known_gamma=known_gamma,
+        )
+        origin: Origin = "tuned" if tuned or self._warms_up else "theorem"
+        default_ridge = default_cost_ridge(problem.noise, problem.gamma_norm, d)
+        super().__init__(
+            problem,
+            rules,
+            stages=stages,
+            cost_basis=basis,
+            cost_ridge=default_ridge if config.cost_ridge is None else config.cost_ridge,
+            value_ridge=config.value_ridge,
+            cost_origin=origin,
+            value_origin="theorem" if config.value_radius == "theorem" else "tuned",
+            replans_rarely=config.replan == "on-doubling",
+            config=asdict(config),
+        )
+        self._warmup: dict[tuple[int, int], tuple[int, Array]] = {}
+
+    @classmethod
+    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
+        return cls(problem, SlucbConfig(**config), **told)
+
+    def act(self, step: int, state: State) -> Decision:
+        """Line 9 of Algorithm 1. While τ_h(s) is being measured (appendix A.4), the safe action."""
+        if self._warms_up:
+            self._slot(state)
+        return super().act(step, state)
+
+    def _extra_manifest(self) -> dict[str, Any]:
+        return {"warmup": [[*where, rounds, total.tolist()] for where, (rounds, total) in self._warmup.items()]}
+
+    def _take_extra(self, manifest: dict[str, Any]) -> None:
+        self._warmup = {(step, slot): (rounds, np.array(total)) for step, slot, rounds, total in manifest["warmup"]}
+
+    def _before_learning(self, transition: Transition, feature: Array, costs: Array | None) -> None:
+        """Appendix A.4: average the cost of a_0(s) until τ̂ + 6σ√(log K/n) <= τ, then fix the gap."""
+        if not self._warms_up or costs is None:
+            return
+        step, slot = transition.step, self._slot(transition.state)
+        known = self.tables.baseline_cost[step, slot]
+        if not np.isnan(known).all() or not np.array_equal(feature, self.tables.phi_0[:, slot]):
+            return
+        rounds, total = self._warmup.get((step, slot), (0, np.zeros_like(costs)))
+        rounds, total = rounds + 1, total + costs
+        self._warmup[step, slot] = (rounds, total)
+        problem, episodes = self.problem, int(self.config.episodes or 0)
+        pairs = list(zip(total / rounds, problem.noise, problem.threshold, strict=True))
+        if all(warmup_passed(mean, noise, episodes, rounds, tau) for mean, noise, tau in pairs):
+            known[:] = [tau - warmup_gap(noise, episodes, rounds) for _, noise, tau in pairs]
+
+
+def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Array]:
+    """THEORY section 6: every known τ_h(s) is an exact linear equation in γ*_h.
+
+    Returns an orthonormal basis (d, p) of what they leave open, the part of γ*_h (H, M, d) that they determine,
+    and a bound (M,) on the norm of the rest.
+    """
+    if problem.states is None or problem.baseline_cost is None:
+        raise InputError(
+            "condition_on='all' needs a list of states with known safe costs: give Problem its states and "
+            "baseline_cost, or use condition_on='state'."
+        )
+    known = [problem.look_up(state) for state in problem.states]
+    facts = np.array([entry.actions.phi_0 for entry in known])
+    costs = np.array([entry.baseline_cost for entry in known])  # (S, H, M)
+    left, singular, right = np.linalg.svd(facts, full_matrices=True)
+    rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
+    inverse = right[:rank].T @ (left[:, :rank] / singular[:rank]).T  # (d, S)
+    gamma = np.einsum("ds,shm->hmd", inverse, costs)
+    misfit = np.abs(np.einsum("sd,hmd->shm", facts, gamma) - costs).max()
+    if not misfit <= 1e-6 * max(1.0, np.abs(costs).max()):
+        raise AssumptionError(
+            f"Assumption 1 needs the safe costs to be linear in the safe features, but they miss by {misfit:.3g}. "
+            "Check baseline_cost, or use condition_on='state', which needs each of them only where it is used."
+        )
+    rest = gamma_norm**2 - (gamma**2).sum(axis=2).min(axis=0)
+    if not (rest > -1e-9).all():
+        raise AssumptionError(
+            f"Assumption 4 bounds ‖γ*‖ by {gamma_norm}, but the known safe costs alone need a larger γ*. "
+            "Raise gamma_norm."
+        )
+    return right[rank:].T, gamma, np.sqrt(np.maximum(rest, 0.0))
+
+
+def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float) -> float:
+    """β_v: a number as it is, or Theorem 1's second term with the caller's c_β."""
+    if not isinstance(wanted, str):
+        return float(wanted)
+    if not episodes:
+        raise InputError("value_radius='theorem' uses log T with T = KH: set episodes=K in the configuration.")
+    steps = episodes * problem.horizon
+    return paper_value_term(problem.dimension, problem.horizon, steps, problem.confidence, c_beta)
+
+
+def check_choice(name: str, value: object, allowed: Any) -> None:
+    """Refuse a misspelt option by naming the right ones."""
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}, but is {value!r}.")

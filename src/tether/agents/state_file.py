@@ -1,0 +1,151 @@
+"""Saved states: one zip file of plain arrays and a JSON manifest with their hashes. Never pickle.
+
+The hashes find truncation and accidental change. They are not a signature: whoever can write the file can
+also write matching hashes.
+"""
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tether import __version__
+from tether.compiled import KERNEL
+from tether.errors import InputError, StateFileError
+from tether.learning.tables import Tables
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
+from tether.problem.problem import Problem
+from tether.records import StateKey
+
+FORMAT = "tether-state-1"
+MANIFEST = "manifest.json"
+MANIFEST_HASH = "manifest.sha256"
+
+
+def write(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[np.generic]]) -> None:
+    """Write to a neighbour file, flush it to disk, then rename: a crash leaves the old file or the new one."""
+    contents = {name: _to_bytes(array) for name, array in arrays.items()}
+    full = {
+        "format": FORMAT,
+        "tether": __version__,
+        "numpy": np.__version__,
+        "kernel": KERNEL,
+        **manifest,
+        "arrays": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    }
+    text = json.dumps(full, indent=1, sort_keys=True).encode()
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.writestr(MANIFEST, text)
+                archive.writestr(MANIFEST_HASH, hashlib.sha256(text).hexdigest())
+                for name, data in contents.items():
+                    archive.writestr(f"{name}.npy", data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise StateFileError(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+    """The manifest and the arrays, after every hash was checked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            text = archive.read(MANIFEST)
+            if hashlib.sha256(text).hexdigest() != archive.read(MANIFEST_HASH).decode():
+                raise StateFileError(f"{path}: the manifest was altered since it was saved.")
+            manifest: dict[str, Any] = json.loads(text)
+            if manifest.get("format") != FORMAT:
+                raise StateFileError(f"{path} has format {manifest.get('format')!r}; this version reads {FORMAT!r}.")
+            contents = {name: archive.read(f"{name}.npy") for name in manifest["arrays"]}
+    except FileNotFoundError:
+        raise StateFileError(f"there is no saved state at {path}.") from None
+    except (zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
+        raise StateFileError(f"{path} is not a complete saved state of Tether: {error}.") from error
+    for name, data in contents.items():
+        if hashlib.sha256(data).hexdigest() != manifest["arrays"][name]:
+            raise StateFileError(f"{path}: the array {name!r} was altered since it was saved.")
+    arrays = {name: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False) for name, data in contents.items()}
+    return manifest, arrays
+
+
+def _to_bytes(array: NDArray[np.generic]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def fingerprint(problem: Problem) -> dict[str, Any]:
+    """What a saved state remembers of its problem; the features of known states are saved as arrays."""
+    return {
+        "horizon": int(problem.horizon),
+        "dimension": int(problem.dimension),
+        "threshold": list(problem.threshold),
+        "noise": list(problem.noise),
+        "gamma_norm": list(problem.gamma_norm),
+        "confidence": problem.confidence,
+        "baseline_cost_known": problem.baseline_cost is not None,
+    }
+
+
+def check_problem(path: Path, saved: dict[str, Any], problem: Problem) -> None:
+    """Refuse a state that was learned on another problem: its bounds would certify nothing here."""
+    here = fingerprint(problem)
+    for name, value in here.items():
+        if saved.get(name) != value:
+            raise StateFileError(
+                f"{path} was saved for another problem: its {name} is {saved.get(name)}, this problem's is {value}."
+            )
+
+
+def check_states(path: Path, problem: Problem, keys: list[StateKey], tables: Tables) -> None:
+    """Where states are listed by index, the saved features must be the problem's own."""
+    if not isinstance(problem.states, range):
+        return
+    for slot, key in enumerate(keys):
+        if not (isinstance(key, int) and key in problem.states):
+            raise StateFileError(f"{path} knows state {key!r}, which this problem does not have.")
+        saved, here = action_set(tables, slot), problem.look_up(key).actions
+        same = np.array_equal(saved.endpoints, here.endpoints) and np.array_equal(saved.phi_0, here.phi_0)
+        if not same:
+            raise StateFileError(f"{path} was saved with other features for state {key!r}.")
+
+
+def action_set(tables: Tables, slot: int) -> ActionSet:
+    """D(s) of a slot, from its candidates."""
+    rows = tables.features[:, tables.start[slot] : tables.start[slot + 1]].T
+    if tables.is_star[slot]:
+        return StarActions(tables.phi_0[:, slot], rows)
+    return FiniteActions(rows, int(tables.baseline_row[slot]))
+
+
+def encode_key(key: StateKey) -> Any:
+    """A state's identity as JSON: numbers and strings as they are, tuples and bytes tagged."""
+    if key is None or isinstance(key, bool | int | float | str):
+        return key
+    if isinstance(key, bytes):
+        return {"bytes": key.hex()}
+    if isinstance(key, tuple):
+        return {"tuple": [encode_key(entry) for entry in key]}
+    raise InputError(
+        f"state key {key!r} of type {type(key).__name__} cannot be saved: pass key=... to Problem, a function "
+        "from a state to numbers, strings, bytes or tuples of them."
+    )
+
+
+def decode_key(value: Any) -> StateKey:
+    """The reverse of `encode_key`."""
+    if isinstance(value, dict):
+        if "bytes" in value:
+            return bytes.fromhex(value["bytes"])
+        return tuple(decode_key(entry) for entry in value["tuple"])
+    key: StateKey = value
+    return key

@@ -1,0 +1,1 @@
+"""Studies: the only layer that sees both the learner and the world."""

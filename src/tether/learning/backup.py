@@ -1,0 +1,151 @@
+"""The backward pass: lines 4-7 of Algorithm 1, for every known state.
+
+The plan and the choice at a state that was never planned call the same `assess`, so they cannot disagree.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tether.compiled import compiled
+from tether.learning.ridge import unwhiten, whiten
+from tether.learning.safe_sets import EXACT
+from tether.learning.scores import assess
+from tether.learning.statistics import PAPER, Memory, Rules, fit_cost, target_moment
+from tether.learning.tables import Tables, build, project_rows, refresh
+from tether.records import Array
+
+
+class Plan(NamedTuple):
+    """The policy of the current episode: line 9 of Algorithm 1 for every known state, with its evidence."""
+
+    weights: Array  # w_h (H, d)
+    gamma_hat: Array  # known part + estimate (H, M, d)
+    radius: Array  # β_c (H, M)
+    values: Array  # V_h(s) (H + 1, S)
+    score: Array  # unclipped score of the choice (H, S)
+    row: NDArray[np.int64]  # -1 is the safe action (H, S)
+    length: Array  # (H, S)
+    bound: Array  # (H, S, M)
+    reason: NDArray[np.int64]  # (H, S)
+    planned: NDArray[np.int64]  # slots covered by the plan (1,)
+
+
+@compiled
+def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array) -> None:
+    """The first loop of Algorithm 1, backwards in h, for every known state."""
+    stages = memory.value.gram.shape[0]
+    constraints = rules.threshold.shape[0]
+    slots = tables.slots[0]
+    rows = tables.start[slots]
+    learns_cost = rules.conditioning != EXACT
+    work = np.empty((4, widest_state(tables)))
+    for step in range(rules.horizon - 1, -1, -1):
+        stage = step if stages > 1 else 0
+        refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
+        fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
+        moment = target_moment(memory, stage, plan.values[step + 1], slots)
+        whiten(memory.value.factor[stage], moment)
+        unwhiten(memory.value.factor[stage], moment)
+        for k in range(moment.shape[0]):
+            plan.weights[step, k] = moment[k]
+        project_rows(tables.features, rows, plan.weights[step], scratch[0])
+        for j in range(constraints):
+            project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
+        for slot in range(slots):
+            first, last = tables.start[slot], tables.start[slot + 1]
+            row, length, score, reason = assess(
+                rules,
+                step,
+                plan.weights[step],
+                plan.gamma_hat[step],
+                plan.radius[step],
+                tables.phi_0[:, slot],
+                tables.is_star[slot],
+                tables.baseline_row[slot],
+                tables.baseline_cost[step, slot],
+                tables.width2[stage, first:last],
+                tables.cross[stage, first:last],
+                tables.g00[stage, slot],
+                tables.vxx[stage, first:last],
+                tables.v0x[stage, first:last],
+                tables.v00[stage, slot],
+                scratch,
+                first,
+                work,
+                plan.bound[step, slot],
+            )
+            plan.row[step, slot] = row
+            plan.length[step, slot] = length
+            plan.score[step, slot] = score
+            plan.reason[step, slot] = reason
+            plan.values[step, slot] = clipped_value(rules, step, score)
+    plan.planned[0] = slots
+
+
+@compiled
+def clipped_value(rules: Rules, step: int, score: float) -> float:
+    """V of Eq. (10). The value is clipped, never the scores: clipped scores all tie while bonuses are large.
+
+    The paper clips at H; no policy earns more than H − h + 1 from step h on, which the other explorers use.
+    """
+    limit = float(rules.horizon) if rules.explorer == PAPER else float(rules.horizon - step)
+    return min(score, limit) if score == score else limit
+
+
+@compiled
+def assess_unplanned(
+    memory: Memory,
+    rules: Rules,
+    tables: Tables,
+    step: int,
+    stage: int,
+    weights: Array,
+    radius: Array,
+    bound: Array,
+) -> tuple[int, float, float, int]:
+    """`assess` for a state that no plan covers: `tables` holds it alone, and its forms are built on the spot.
+
+    Uses the newest cost data and the last plan's weights; β_c goes into `radius` (M,).
+    """
+    rows = tables.start[1]
+    constraints = rules.threshold.shape[0]
+    gamma_hat = np.empty((constraints, weights.shape[0]))
+    fit_cost(memory, rules, step, stage, gamma_hat, radius)
+    row = tables.slots[0] - 1  # the only one; a literal 0 would compile `build` a second time
+    build(tables, row, memory.cost, memory.value, stage, rules.conditioning != EXACT)
+    scratch = np.empty((1 + constraints, rows))
+    project_rows(tables.features, rows, weights, scratch[0])
+    for j in range(constraints):
+        project_rows(tables.features, rows, gamma_hat[j], scratch[1 + j])
+    return assess(
+        rules,
+        step,
+        weights,
+        gamma_hat,
+        radius,
+        tables.phi_0[:, 0],
+        tables.is_star[0],
+        tables.baseline_row[0],
+        tables.baseline_cost[step, 0],
+        tables.width2[0, :rows],
+        tables.cross[0, :rows],
+        tables.g00[0, 0],
+        tables.vxx[0, :rows],
+        tables.v0x[0, :rows],
+        tables.v00[0, 0],
+        scratch,
+        rows - rows,
+        np.empty((4, rows)),
+        bound,
+    )
+
+
+@compiled
+def widest_state(tables: Tables) -> int:
+    """The largest number of candidates in one state."""
+    widest = 0
+    for slot in range(tables.slots[0]):
+        widest = max(widest, tables.start[slot + 1] - tables.start[slot])
+    return widest

@@ -1,0 +1,54 @@
+"""How large β must be, and κ_h(s): Theorem 1, THEORY sections 4 and 5."""
+
+from math import log, sqrt
+
+from tether.compiled import compiled
+
+
+@compiled
+def mixture_radius(log_det: float, noise: float, events: float, ridge: float, gamma_norm: float) -> float:
+    """β_c of the default: β² = σ² (log det(A/λ) + 2 log(events/δ)) + λB², with `events` = H·M/δ.
+
+    For every fixed γ, exp((⟨γ−γ*, Σεφ⟩ − ½‖γ−γ*‖²_V) / σ²) is a supermartingale when ε is σ-sub-Gaussian.
+    Mixing γ over N(0, σ²/λ I) — centred at zero, not at γ* — and Ville's inequality give, at all times at
+    once, ‖ĝ − γ*‖²_A <= λ‖γ*‖² + σ² (log det(A/λ) + 2 log(1/δ)). The classical bound (below) puts the two
+    terms under separate roots and is larger, by up to a factor √2.
+    """
+    return sqrt(noise * noise * (log_det + 2.0 * log(events)) + ridge * gamma_norm * gamma_norm)
+
+
+@compiled
+def classical_radius(log_det: float, noise: float, events: float, ridge: float, gamma_norm: float) -> float:
+    """β_c as in Theorem 2 of Abbasi-Yadkori et al. (2011): σ √(log det(A/λ) + 2 log(events)) + √λ B."""
+    return noise * sqrt(log_det + 2.0 * log(events)) + sqrt(ridge) * gamma_norm
+
+
+def paper_cost_term(noise: float, dimension: int, total_steps: int, ridge: float, confidence: float) -> float:
+    """The first term of Theorem 1's β: σ √(d log((2 + 2T/λ)/δ)) + √(λd). It has no union over h or s."""
+    inner = (2.0 + 2.0 * total_steps / ridge) / confidence
+    return noise * sqrt(dimension * log(inner)) + sqrt(ridge * dimension)
+
+
+def paper_value_term(dimension: int, horizon: int, total_steps: int, confidence: float, constant: float) -> float:
+    """The second term of Theorem 1's β: c_β d H √(log(dT/δ)). c_β is "an absolute constant", never given."""
+    return constant * dimension * horizon * sqrt(log(dimension * total_steps / confidence))
+
+
+def kappa(horizon: int, gap: float) -> float:
+    """κ_h(s) = 2H/(τ − τ_h(s)) + 1: Lemma 1."""
+    return 2.0 * horizon / gap + 1.0
+
+
+def default_cost_ridge(noise: tuple[float, ...], gamma_norm: tuple[float, ...], dimension: int) -> float:
+    """λ_c = σ² d / B², the smallest over the constraints: the prior N(0, σ²/λ) then has ‖γ‖² = B² on average."""
+    return min(s * s * dimension / (b * b) for s, b in zip(noise, gamma_norm, strict=True))
+
+
+def warmup_passed(mean: float, noise: float, episodes: int, rounds: int, threshold: float) -> bool:
+    """The appendix's test that a_0(s) was played often enough: τ̂ + 6σ √(log K / n) <= τ (σ = 1 there)."""
+    return rounds > 0 and mean + 6.0 * noise * sqrt(log(episodes) / rounds) <= threshold
+
+
+def warmup_gap(noise: float, episodes: int, rounds: int) -> float:
+    """The appendix's lower estimate of τ − τ_h(s) once the test is passed: 4σ √(log K / n)."""
+    return 4.0 * noise * sqrt(log(episodes) / rounds)

@@ -1,0 +1,207 @@
+"""Ridge regression by sums: Gram matrices A = λI + Σ φφᵀ, their factors, and rank-one updates.
+
+A is kept as the upper triangular U with A = UᵀU, so that every inner loop runs along a row of memory.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tether.compiled import compiled
+from tether.records import Array
+
+PENDING = 4
+"""Rank-one updates that tables may still owe; past that they are rebuilt from the factor."""
+
+REFACTOR_EVERY = 4096
+"""Updates after which U is computed afresh from A, so that rounding cannot pile up."""
+
+
+class Ridge(NamedTuple):
+    """Sums and factors, one block per stage g = 0..G-1 (G = H, or 1 when steps are pooled).
+
+    The regression may live in a subspace of R^d spanned by the columns of `basis` (d, p): that is how exact
+    linear facts about γ* are used (THEORY section 6). `pending` holds g = A^{-1}φ, lifted back to R^d, with
+    D = 1 + φᵀg for each update that the tables of THEORY section 3 have not seen yet.
+    """
+
+    ridge: float  # λ
+    basis: Array  # (d, p); the identity unless facts are known
+    gram: Array  # A_h, starting at λI (G, p, p)
+    factor: Array  # U, A = UᵀU (G, p, p)
+    log_det: Array  # log det(A_h / λ) (G,)
+    updates: NDArray[np.int64]  # (G,)
+    pending: Array  # (G, PENDING, d)
+    pending_scale: Array  # D (G, PENDING)
+    pending_count: NDArray[np.int64]  # (G,); above PENDING means "rebuild"
+    growth: Array  # Σ log D since the tables were rebuilt (G,)
+
+
+def new_ridge(stages: int, ridge: float, basis: Array) -> Ridge:
+    """A_h = λI for every stage; basis (d, p)."""
+    dimension, rank = basis.shape
+    return Ridge(
+        ridge=ridge,
+        basis=np.ascontiguousarray(basis),
+        gram=np.tile(ridge * np.eye(rank), (stages, 1, 1)),
+        factor=np.tile(np.sqrt(ridge) * np.eye(rank), (stages, 1, 1)),
+        log_det=np.zeros(stages),
+        updates=np.zeros(stages, dtype=np.int64),
+        pending=np.zeros((stages, PENDING, dimension)),
+        pending_scale=np.ones((stages, PENDING)),
+        pending_count=np.full(stages, PENDING + 1, dtype=np.int64),
+        growth=np.zeros(stages),
+    )
+
+
+@compiled
+def cholesky(gram: Array, factor: Array) -> bool:
+    """U with UᵀU = A, into `factor`; False (and no promise about `factor`) if A is not positive definite."""
+    size = gram.shape[0]
+    for k in range(size):
+        for i in range(size):
+            factor[k, i] = gram[k, i] if i >= k else 0.0
+    for k in range(size):
+        pivot = factor[k, k]
+        if not pivot > 0.0:
+            return False
+        root = np.sqrt(pivot)
+        for i in range(k, size):
+            factor[k, i] /= root
+        for j in range(k + 1, size):
+            scale = factor[k, j]
+            for i in range(j, size):
+                factor[j, i] -= scale * factor[k, i]
+    return True
+
+
+@compiled
+def whiten(factor: Array, x: Array) -> None:
+    """U^{-T} x in place: ‖result‖ = ‖x‖_{A^{-1}}. factor (p, p), x (p,)."""
+    size = x.shape[0]
+    for k in range(size):
+        x[k] /= factor[k, k]
+        for i in range(k + 1, size):
+            x[i] -= factor[k, i] * x[k]
+
+
+@compiled
+def unwhiten(factor: Array, v: Array) -> None:
+    """U^{-1} v in place; after `whiten` this gives A^{-1}x. factor (p, p), v (p,)."""
+    size = v.shape[0]
+    for k in range(size - 1, -1, -1):
+        total = v[k]
+        for i in range(k + 1, size):
+            total -= factor[k, i] * v[i]
+        v[k] = total / factor[k, k]
+
+
+@compiled
+def solve(factor: Array, moment: Array) -> Array:
+    """A^{-1} b by two triangular solves: (p, p), (p,) -> (p,)."""
+    solution = moment.copy()
+    whiten(factor, solution)
+    unwhiten(factor, solution)
+    return solution
+
+
+@compiled
+def update_factor(factor: Array, x: Array) -> None:
+    """U after A ← A + xxᵀ, by plane rotations; x (p,) is used up."""
+    size = x.shape[0]
+    for k in range(size):
+        old = factor[k, k]
+        new = np.sqrt(old * old + x[k] * x[k])
+        cosine = new / old
+        sine = x[k] / old
+        factor[k, k] = new
+        for i in range(k + 1, size):
+            factor[k, i] = (factor[k, i] + sine * x[i]) / cosine
+            x[i] = cosine * x[i] - sine * factor[k, i]
+
+
+@compiled
+def project(basis: Array, x: Array) -> Array:
+    """Coordinates of x in the subspace of the regression: basisᵀ x, (d, p), (d,) -> (p,)."""
+    dimension, rank = basis.shape
+    if rank == dimension:
+        return x.copy()
+    inside = np.zeros(rank)
+    for k in range(dimension):
+        for i in range(rank):
+            inside[i] += basis[k, i] * x[k]
+    return inside
+
+
+@compiled
+def lift(basis: Array, inside: Array) -> Array:
+    """basis · inside: back to R^d, (d, p), (p,) -> (d,)."""
+    dimension, rank = basis.shape
+    if rank == dimension:
+        return inside.copy()
+    x = np.zeros(dimension)
+    for k in range(dimension):
+        total = 0.0
+        for i in range(rank):
+            total += basis[k, i] * inside[i]
+        x[k] = total
+    return x
+
+
+@compiled
+def add_observation(ridge: Ridge, stage: int, feature: Array) -> None:
+    """A ← A + φφᵀ for one observation φ (d,), with its factor, log-determinant and pending table update."""
+    inside = project(ridge.basis, feature)
+    rank = inside.shape[0]
+    if rank == 0:
+        return
+    factor = ridge.factor[stage]
+    direction = solve(factor, inside)
+    scale = 1.0
+    for i in range(rank):
+        scale += inside[i] * direction[i]
+    slot = ridge.pending_count[stage]
+    if slot < PENDING:
+        lifted = lift(ridge.basis, direction)
+        for k in range(lifted.shape[0]):
+            ridge.pending[stage, slot, k] = lifted[k]
+        ridge.pending_scale[stage, slot] = scale
+    ridge.pending_count[stage] = min(slot + 1, PENDING + 1)
+    ridge.growth[stage] += np.log(scale)
+    ridge.log_det[stage] += np.log(scale)
+    ridge.updates[stage] += 1
+    gram = ridge.gram[stage]
+    for k in range(rank):
+        for i in range(rank):
+            gram[k, i] += inside[k] * inside[i]
+    update_factor(factor, inside)
+    if ridge.updates[stage] % REFACTOR_EVERY == 0:
+        refactor(ridge, stage)
+
+
+@compiled
+def refactor(ridge: Ridge, stage: int) -> None:
+    """Take U and log det(A/λ) from A itself. A sum of squares plus λI is positive definite, but if rounding
+    should ever deny it, the updated factor (which cannot fail) stays."""
+    size = ridge.gram.shape[1]
+    fresh = np.empty((size, size))
+    if not cholesky(ridge.gram[stage], fresh):
+        return
+    total = 0.0
+    for k in range(size):
+        total += 2.0 * np.log(fresh[k, k]) - np.log(ridge.ridge)
+        for i in range(size):
+            ridge.factor[stage, k, i] = fresh[k, i]
+    ridge.log_det[stage] = total
+    ridge.pending_count[stage] = PENDING + 1
+
+
+def inverse_norm(features: Array, factor: Array) -> Array:
+    """‖x‖_{A^{-1}} for each row x: (N, p), (p, p) -> (N,)."""
+    norms = np.empty(len(features))
+    for row, x in enumerate(features):
+        v = x.astype(np.float64)
+        whiten(factor, v)
+        norms[row] = np.linalg.norm(v)
+    return norms

@@ -1,0 +1,231 @@
+"""Problem: everything the learner is told, checked against the paper's assumptions at the door."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tether.errors import AssumptionError, InputError
+from tether.problem.action_sets import (
+    ActionSet,
+    FiniteActions,
+    StarActions,
+    check_norms,
+    check_safe_feature,
+)
+from tether.records import Array, State, StateKey
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownState:
+    """What the learner is told about one state: D(s), a_0(s) in it, and τ_h(s) as (H, M), NaN if unknown."""
+
+    key: StateKey
+    actions: ActionSet
+    baseline_cost: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """H, τ, δ, σ, the features of each state's actions, its safe action, and that action's cost.
+
+    Attributes:
+        horizon: H, steps per episode; H = 1 is the safe contextual bandit.
+        threshold: τ, or one per constraint. Each *step* must keep each cost under its τ.
+        noise: σ of the sub-Gaussian noise on observed costs (Assumption 3), or one per constraint.
+        dimension: d.
+        actions: state -> FiniteActions or StarActions, the set D(s) with the safe action in it.
+        baseline_cost: (step, state) -> τ_h(s), one per constraint; None if the costs of the safe actions are
+            unknown (they must still be under τ).
+        confidence: δ, the probability with which the cost event may fail over the whole run.
+        gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
+        feature_norm: the limit on ‖φ‖, 1 in the paper.
+        states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
+        key: state -> hashable identity, for states that are neither hashable, arrays nor dataclasses.
+        gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
+        tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
+    """
+
+    horizon: int
+    threshold: tuple[float, ...]
+    noise: tuple[float, ...]
+    dimension: int
+    actions: Callable[[State], ActionSet]
+    baseline_cost: Callable[[int, State], float | Sequence[float]] | None
+    confidence: float = 0.01
+    gamma_norm: tuple[float, ...] = ()
+    feature_norm: float = 1.0
+    states: Sequence[State] | None = None
+    key: Callable[[State], Hashable] | None = None
+    gap_floor: float = 0.0
+    tight_baseline: str = "error"
+
+    def __post_init__(self) -> None:
+        threshold = _per_constraint(self.threshold, None, "threshold")
+        count = len(threshold)
+        object.__setattr__(self, "threshold", threshold)
+        object.__setattr__(self, "noise", _per_constraint(self.noise, count, "noise"))
+        bound = self.gamma_norm if self.gamma_norm != () else float(np.sqrt(self.dimension))
+        object.__setattr__(self, "gamma_norm", _per_constraint(bound, count, "gamma_norm"))
+        if not (isinstance(self.horizon, int | np.integer) and self.horizon >= 1):
+            raise InputError(f"horizon H must be an integer >= 1, but is {self.horizon!r}.")
+        if not (isinstance(self.dimension, int | np.integer) and self.dimension >= 1):
+            raise InputError(f"dimension d must be an integer >= 1, but is {self.dimension!r}.")
+        for name, value in (("noise", self.noise), ("gamma_norm", self.gamma_norm)):
+            if not all(0.0 < entry < np.inf for entry in value):
+                raise AssumptionError(
+                    f"Assumptions 3 and 4 need {name} > 0 and finite, but it is {value}. "
+                    "If costs are observed without noise, give a small positive σ (it is an upper bound)."
+                )
+        if not all(np.isfinite(entry) or entry == np.inf for entry in threshold):
+            raise InputError(f"threshold τ must be a number, but is {threshold}.")
+        if not 0.0 < self.confidence < 0.5:
+            raise InputError(
+                f"confidence δ must lie in (0, 0.5) as in Theorem 1, but is {self.confidence}: "
+                "it is the probability of failure, so 0.01 means 99% sure."
+            )
+        if not 0.0 < self.feature_norm < np.inf:
+            raise InputError(f"feature_norm must be positive and finite, but is {self.feature_norm}.")
+        if not 0.0 <= self.gap_floor < np.inf:
+            raise InputError(f"gap_floor must be finite and >= 0, but is {self.gap_floor}.")
+        if self.tight_baseline not in ("error", "baseline"):
+            raise InputError(f"tight_baseline is 'error' or 'baseline', not {self.tight_baseline!r}.")
+
+    @property
+    def constraints(self) -> int:
+        """M, the number of constraints."""
+        return len(self.threshold)
+
+    def look_up(self, state: State) -> KnownState:
+        """D(s), a_0(s) and τ_h(s), validated: Assumptions 2 and 4 in the paper's words."""
+        actions = self.actions(state)
+        where = f"state {state!r}"
+        if actions.endpoints.shape[1] != self.dimension:
+            raise InputError(
+                f"{where} has features of dimension {actions.endpoints.shape[1]}, but d = {self.dimension}."
+            )
+        check_norms(actions.endpoints, self.feature_norm, where)
+        check_norms(actions.phi_0, self.feature_norm, where)
+        check_safe_feature(actions.phi_0, where)
+        return KnownState(self.key_of(state), actions, self._costs_of_baseline(state))
+
+    def key_of(self, state: State) -> StateKey:
+        """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
+        if self.key is not None:
+            return self.key(state)
+        if isinstance(state, np.generic):
+            return state.item()  # type: ignore[no-any-return]
+        if isinstance(state, np.ndarray):
+            if state.dtype.kind == "f" and not np.isfinite(state).all():
+                raise InputError(f"state {state!r} is not finite.")
+            return ("array", state.dtype.str, state.shape, state.tobytes())
+        if is_dataclass(state) and not isinstance(state, type):
+            values = (self.key_of(getattr(state, field.name)) for field in fields(state))
+            return (type(state).__name__, *values)
+        try:
+            hash(state)
+        except TypeError:
+            raise InputError(
+                f"state {state!r} of type {type(state).__name__} is not hashable: "
+                "pass key=..., a function from a state to something hashable, to Problem."
+            ) from None
+        if isinstance(state, float) and not np.isfinite(state):
+            raise InputError(f"state {state!r} is not finite.")
+        return state  # type: ignore[no-any-return]
+
+    def _costs_of_baseline(self, state: State) -> Array:
+        """τ_h(s) for every step and constraint, (H, M); all NaN when unknown."""
+        costs = np.full((self.horizon, self.constraints), np.nan)
+        if self.baseline_cost is not None:
+            for step in range(self.horizon):
+                costs[step] = self.baseline_cost(step, state)
+            check_baseline(costs, self.threshold, self.tight_baseline == "error", f"state {state!r}")
+        return costs
+
+    @classmethod
+    def from_rays(cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **told: Any) -> Self:
+        """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d), baseline_cost (H, S)."""
+        starts = np.array(phi_0, dtype=np.float64)
+        ends = np.array(endpoints, dtype=np.float64)
+        if starts.ndim != 2 or ends.ndim != 3 or starts.shape != (ends.shape[0], ends.shape[2]):
+            raise InputError(
+                f"from_rays needs phi_0 (S, d) and endpoints (S, N, d), but got {starts.shape}, {ends.shape}."
+            )
+        sets = [StarActions(start, end) for start, end in zip(starts, ends, strict=True)]
+        return cls._from_sets(sets, starts, ends, baseline_cost, told)
+
+    @classmethod
+    def from_table(
+        cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **told: Any
+    ) -> Self:
+        """Finitely many actions over states 0..S-1: features (S, N, d), baseline_action (S,)."""
+        table = np.array(features, dtype=np.float64)
+        safe = np.asarray(baseline_action)
+        if table.ndim != 3 or safe.shape != table.shape[:1] or safe.dtype.kind not in "iu":
+            raise InputError(
+                "from_table needs features (S, N, d) and integer baseline_action (S,), "
+                f"but got {table.shape} and {safe.shape} of {safe.dtype}."
+            )
+        sets = [FiniteActions(rows, int(index)) for rows, index in zip(table, safe, strict=True)]
+        starts = table[np.arange(len(table)), safe]
+        return cls._from_sets(sets, starts, table, baseline_cost, told)
+
+    @classmethod
+    def _from_sets(
+        cls,
+        sets: Sequence[ActionSet],
+        starts: Array,
+        ends: Array,
+        baseline_cost: ArrayLike | None,
+        told: dict[str, Any],
+    ) -> Self:
+        """Check all S states at once, then serve them by index."""
+        costs = None if baseline_cost is None else np.array(baseline_cost, dtype=np.float64)
+        if costs is not None:
+            wanted = (told.get("horizon"), len(sets))
+            if costs.shape[:2] != wanted or costs.ndim > 3:
+                raise InputError(
+                    f"baseline_cost must have shape (H, S) = {wanted} (or (H, S, M)), but has {costs.shape}."
+                )
+        problem = cls(
+            dimension=ends.shape[2],
+            actions=lambda state: sets[state],
+            baseline_cost=None if costs is None else lambda step, state: costs[step, state],
+            states=range(len(sets)),
+            **told,
+        )
+        check_norms(ends, problem.feature_norm, "the problem")
+        check_norms(starts, problem.feature_norm, "the problem")
+        check_safe_feature(starts, "some state")
+        if costs is not None:
+            rows = costs.reshape(problem.horizon, len(sets), problem.constraints)
+            for state in range(len(sets)):
+                strict = problem.tight_baseline == "error"
+                check_baseline(rows[:, state], problem.threshold, strict, f"state {state}")
+        return problem
+
+
+def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where: str) -> None:
+    """Assumption 2: τ_h(s) < τ at every step; costs (H, M)."""
+    if not np.isfinite(costs).all():
+        raise InputError(f"the cost of the safe action at {where} is {costs.tolist()}: it must be finite.")
+    if not strict:
+        return
+    for step, constraint in np.argwhere(~(costs < np.asarray(threshold))):
+        raise AssumptionError(
+            f"Assumption 2 needs tau_h(s) < tau, but at step {step}, {where}, the safe action costs "
+            f"{costs[step, constraint]:.6g} and tau is {threshold[constraint]:.6g}. Name a safer action, raise "
+            "the threshold, or set tight_baseline='baseline' to play the safe action there without learning."
+        )
+
+
+def _per_constraint(value: Any, count: int | None, name: str) -> tuple[float, ...]:
+    """A tuple with one float per constraint, from a number or a sequence of them."""
+    numbers = tuple(float(entry) for entry in np.atleast_1d(np.asarray(value, dtype=np.float64)))
+    if count is not None and len(numbers) == 1:
+        numbers *= count
+    if not numbers or (count is not None and len(numbers) != count):
+        raise InputError(f"{name} has {len(numbers)} entries, but there are {count} thresholds.")
+    return numbers

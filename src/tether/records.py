@@ -1,0 +1,127 @@
+"""The values that cross layers: actions, radii, decisions with their evidence, and transitions."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+State = Any
+StateKey = Hashable
+Origin = Literal["theorem", "tuned", "exact", "none"]
+
+Reason = Literal[
+    "best",  # the highest score within the certified set
+    "baseline-best",  # the safe action itself had the highest score
+    "only-baseline",  # no other action is certified, or the chosen ray has no certified length yet
+    "alarm",  # the declared safe cost contradicts the data: misspecification (THEORY section 4)
+    "no-slack",  # Assumption 2 fails here: the safe action's cost is not under the threshold
+    "warm-up",  # the cost of the safe action is still being measured (appendix A.4)
+    "bad-numbers",  # something was not finite: nothing but the safe action can be justified
+]
+"""Why a decision is what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StarAction:
+    """A point of a star-convex set: feature = phi_0 + length * (endpoint of the ray - phi_0)."""
+
+    ray: int
+    length: float
+
+
+Action = int | StarAction
+
+
+@dataclass(frozen=True, slots=True)
+class Radius:
+    """A confidence radius β that knows where it comes from; the guarantee holds for "theorem" only.
+
+    origin "exact" marks a baseline that is told γ*, and "none" one that has no constraint at all.
+    """
+
+    value: float
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class CostBound:
+    """The evidence for one constraint: cost <= bound <= threshold with the stated radius.
+
+    `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
+    """
+
+    bound: float
+    threshold: float
+    radius: Radius
+    baseline_cost: float
+
+    @property
+    def margin(self) -> float:
+        """τ − bound: what is left under the threshold."""
+        return self.threshold - self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An action together with the bound that justified it: no path of Tether returns one without the other.
+
+    `evidence` has one entry per constraint; `cost_bound`, `threshold` and `cost_radius` read the tightest.
+    `score` is the optimistic value that won, `data_version` the number of outcomes the bounds rest on.
+    """
+
+    id: int
+    step: int
+    state: State
+    action: Action
+    feature: Array
+    is_baseline: bool
+    reason: Reason
+    evidence: tuple[CostBound, ...]
+    value_radius: Radius
+    score: float
+    data_version: int
+
+    @property
+    def tightest(self) -> CostBound:
+        """The constraint with the smallest margin."""
+        return min(self.evidence, key=lambda bound: bound.margin)
+
+    @property
+    def cost_bound(self) -> float:
+        """Upper bound on the cost of the action, for the tightest constraint."""
+        return self.tightest.bound
+
+    @property
+    def threshold(self) -> float:
+        """τ of the tightest constraint."""
+        return self.tightest.threshold
+
+    @property
+    def cost_radius(self) -> Radius:
+        """β in the safe set, for the tightest constraint."""
+        return self.tightest.radius
+
+    def outcome(
+        self, *, reward: float, cost: float | tuple[float, ...] | None, next_state: State = None
+    ) -> "Transition":
+        """What was seen after this decision, ready for `observe`. `cost` is None when it was not measured."""
+        return Transition(self.step, self.state, self.feature, reward, cost, next_state, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One observed step (s, φ, r, z, s'). `decision_id` lets `observe` refuse the same outcome twice.
+
+    `feature` is the φ of the action that was *applied*; `cost` is the noisy z (one per constraint), or None.
+    """
+
+    step: int
+    state: State
+    feature: Array
+    reward: float
+    cost: float | tuple[float, ...] | None
+    next_state: State = None
+    decision_id: int | None = None

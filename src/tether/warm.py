@@ -1,0 +1,23 @@
+"""Compile every kernel once and keep the machine code: `python -m tether.warm`. Done by the first run otherwise."""
+
+import numpy as np
+
+
+def warm() -> None:
+    """Run a few episodes of the shipped algorithms on a tiny world."""
+    from tether.agents.lsvi_ucb import LsviUcb
+    from tether.agents.slucb_qvi import SlucbQvi
+    from tether.experiments.simulate import simulate, simulate_stepwise
+    from tether.world.linear_mdp import Streams
+    from tether.world.synthetic import synthetic
+
+    streams = Streams.from_seed(0)
+    world = synthetic(streams.instance, states=2, rays=3, dimension=2, horizon=2)
+    simulate(world, LsviUcb(world.problem, true_gamma=world.true_gamma), 2, streams)
+    simulate_stepwise(world, SlucbQvi(world.problem), 2, streams)
+    agent = SlucbQvi(world.problem)
+    agent.observe(world.step(agent.act(0, np.int64(0)), streams))
+
+
+if __name__ == "__main__":
+    warm()

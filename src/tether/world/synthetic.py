@@ -1,0 +1,108 @@
+"""Random instances on the simplex: section 5.1 of the paper, with its gaps resolved as in THEORY section 8."""
+
+import numpy as np
+
+from tether.errors import InputError
+from tether.problem.problem import Problem
+from tether.records import Array
+from tether.world.linear_mdp import LinearMDP
+
+
+def synthetic(
+    rng: np.random.Generator,
+    *,
+    states: int = 10,
+    rays: int = 100,
+    dimension: int = 5,
+    horizon: int = 3,
+    threshold: float = 0.5,
+    noise: float = 0.01,
+    confidence: float = 0.01,
+    gap: float = 0.1,
+    literal: bool = False,
+    known_costs: bool = True,
+) -> LinearMDP:
+    """One realisation: Dirichlet features, rays from a safe feature, θ*, γ* ~ N(0, I), Dirichlet rows of μ*.
+
+    Each θ*_h and γ*_h is rescaled affinely so that rewards and costs fill [0, 1]; on the simplex this adds
+    a constant to all actions. `literal` keeps the raw normal draws, whose costs and rewards leave [0, 1] and for
+    which the learner must be told a larger ‖γ*‖. The safe feature has cost <= τ − gap at every step.
+    """
+    theta = rng.standard_normal((horizon, dimension))
+    for _ in range(1000):
+        gamma = rng.standard_normal((horizon, dimension))
+        if not literal:
+            gamma = _to_unit_interval(gamma)
+        phi_0 = _safe_features(rng, gamma, threshold - gap, states)
+        if phi_0 is not None:
+            break
+    else:
+        raise InputError(
+            f"no feature on the simplex costs at most τ − gap = {threshold - gap:.4g} at all {horizon} steps in "
+            "1000 draws of γ*: lower the gap or the horizon, or raise the threshold."
+        )
+    norm = float(np.linalg.norm(gamma, axis=1).max()) if literal else float(np.sqrt(dimension))
+    problem = Problem.from_rays(
+        phi_0=phi_0,
+        endpoints=rng.dirichlet(np.ones(dimension), size=(states, rays)),
+        baseline_cost=gamma @ phi_0.T if known_costs else None,
+        horizon=horizon,
+        threshold=threshold,
+        noise=noise,
+        confidence=confidence,
+        gamma_norm=norm,
+    )
+    return LinearMDP(
+        name="synthetic",
+        problem=problem,
+        true_theta=theta if literal else _to_unit_interval(theta),
+        true_gamma=gamma[:, None],
+        true_mu=rng.dirichlet(np.ones(states), size=(horizon, dimension)),
+        initial=np.full(states, 1.0 / states),
+    )
+
+
+def _to_unit_interval(vectors: Array) -> Array:
+    """Affine map of each row onto [0, 1]: (H, d) -> (H, d)."""
+    low, high = vectors.min(axis=1, keepdims=True), vectors.max(axis=1, keepdims=True)
+    scaled: Array = (vectors - low) / (high - low)
+    return scaled
+
+
+def _safe_features(rng: np.random.Generator, gamma: Array, limit: float, count: int) -> Array | None:
+    """`count` Dirichlet points with γ_h·f <= limit at every h, or None if the simplex has too few.
+
+    Rejection first; where fewer than one in a thousand passes, points are pulled toward the least costly one.
+    """
+    points = rng.dirichlet(np.ones(gamma.shape[1]), size=1000 * count)
+    passing = points[(points @ gamma.T <= limit).all(axis=1)]
+    if len(passing) >= count:
+        return passing[:count]
+    center = _least_cost_point(gamma)
+    base = gamma @ center
+    if not (base < limit).all():
+        return None
+    rise = points[:count] @ gamma.T - base  # (count, H)
+    with np.errstate(divide="ignore"):
+        reach = np.where(rise > 0.0, (limit - base) / rise, 1.0).min(axis=1)
+    pulled: Array = center + np.minimum(reach, 1.0)[:, None] * (1.0 - 1e-12) * (points[:count] - center)
+    return pulled
+
+
+def _least_cost_point(gamma: Array) -> Array:
+    """The point of the simplex that minimises max_h γ_h·f: an LP, (H, d) -> (d,)."""
+    from scipy.optimize import linprog
+
+    horizon, d = gamma.shape
+    solution = linprog(
+        np.append(np.zeros(d), 1.0),
+        A_ub=np.hstack([gamma, -np.ones((horizon, 1))]),
+        b_ub=np.zeros(horizon),
+        A_eq=np.append(np.ones(d), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[(0.0, None)] * d + [(None, None)],
+        method="highs",
+    )
+    point = np.maximum(solution.x[:d], 0.0)
+    inside: Array = point / point.sum()
+    return inside
