@@ -18,11 +18,13 @@ KERNEL = f"numba-{numba.__version__}"
 
 
 def source_digest(package: Path) -> str:
-    """A hash of every source file of the package."""
+    """A hash of every file that defines kernels, and so of every constant they freeze when they are compiled."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode())
-        digest.update(path.read_bytes())
+        source = path.read_bytes()
+        if b"tether.compiled import" in source:
+            digest.update(path.relative_to(package).as_posix().encode())
+            digest.update(source)
     return digest.hexdigest()
 
 
@@ -30,12 +32,14 @@ _DIGEST = source_digest(Path(__file__).parent)
 
 
 def compiled(function: Kernel) -> Kernel:
-    """Compile on first call and keep the machine code on disk, keyed by the source of the whole package.
+    """Compile on first call and keep the machine code on disk, keyed by the source of all kernels.
 
     numba's own key is the caller's file alone, so a kernel whose callee changed in another file would go on running
     the old machine code: unacceptable where the callee computes a safety bound.
     """
-    if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1: plain Python, for debugging and for planting faults
+    if getattr(
+        numba.config, "DISABLE_JIT", 0
+    ):  # NUMBA_DISABLE_JIT=1: plain Python, for debugging and for planting faults
         return function
     dispatcher: Any = numba.njit(error_model="numpy")(function)
     dispatcher.enable_caching()

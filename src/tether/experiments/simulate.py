@@ -15,8 +15,8 @@ from tether.learning.backup import Plan, make_plan
 from tether.learning.statistics import Memory, Rules, observe
 from tether.learning.tables import Tables
 from tether.records import Array
-from tether.world.linear_mdp import LinearMDP, Streams, draw, play
-from tether.world.planning import SAFE_TOLERANCE, optimal_safe_policy
+from tether.world.linear_mdp import SAFE_TOLERANCE, LinearMDP, Streams, draw, play
+from tether.world.planning import optimal_safe_policy
 
 BLOCK = 500
 """Episodes between two reports of progress."""

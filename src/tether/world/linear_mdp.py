@@ -13,6 +13,9 @@ from tether.records import Array, Decision, Transition
 
 PROBABILITY_TOLERANCE = 1e-9
 
+SAFE_TOLERANCE = 1e-9
+"""Costs this far over τ count as equal to τ in audits: the rounding of a dot product, far below any bound."""
+
 
 @dataclass(frozen=True, eq=False)
 class Streams:

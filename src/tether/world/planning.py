@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from tether.errors import EmptySafeSet
 from tether.records import Array
-from tether.world.linear_mdp import LinearMDP
-
-SAFE_TOLERANCE = 1e-9
-"""Costs this far over τ count as equal to τ in audits: the rounding of a dot product, far below any bound."""
+from tether.world.linear_mdp import SAFE_TOLERANCE, LinearMDP
 
 
 @dataclass(frozen=True, eq=False)
