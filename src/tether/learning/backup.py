@@ -40,7 +40,7 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
     slots = tables.slots[0]
     rows = tables.start[slots]
     learns_cost = rules.conditioning != EXACT
-    work = np.empty((4, widest_state(tables)))
+    work, facts = np.empty((4, widest_state(tables))), np.empty((4, constraints))
     for step in range(rules.horizon - 1, -1, -1):
         stage = step if stages > 1 else 0
         refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
@@ -74,6 +74,7 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
                 scratch,
                 first,
                 work,
+                facts,
                 plan.bound[step, slot],
             )
             plan.row[step, slot] = row
@@ -138,6 +139,7 @@ def assess_unplanned(
         scratch,
         rows - rows,
         np.empty((4, rows)),
+        np.empty((4, constraints)),
         bound,
     )
 

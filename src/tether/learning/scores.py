@@ -43,21 +43,20 @@ def assess(
     projected: Array,
     first: int,
     work: Array,
+    facts: Array,
     bound: Array,
 ) -> tuple[int, float, float, int]:
     """The choice at one state: (row, length, unclipped score, reason), and its bounds (M,) into `bound`.
 
     `projected` holds ⟨w, x⟩ in row 0 and ⟨ĝ_j, x⟩ in row 1 + j, this state's candidates from column `first` on.
-    `work` (4, >= n) is scratch; every row is used as one contiguous array, so that the loops vectorise.
+    `work` (4, >= n) and `facts` (4, M) are scratch; each row is used as one contiguous array, so that loops vectorise.
     """
     count = width2.shape[0]
     length, optimistic, width = work[0, :count], work[1, :count], work[2, :count]
     score = work[3, :count]
     constraints = rules.threshold.shape[0]
     value_0 = dot(weights, phi_0)
-    mean_0 = np.empty(constraints)
-    radius = np.empty(constraints)
-    gap = np.empty(constraints)
+    mean_0, radius, gap, chosen = facts[0], facts[1], facts[2], facts[3]
     trouble = BEST
     for j in range(constraints):
         mean_0[j] = dot(gamma_hat[j], phi_0)
@@ -105,14 +104,14 @@ def assess(
         return -1, 0.0, best_score, BASELINE_BEST if best < 0 and any_certified else ONLY_BASELINE
     for j in range(constraints):
         mean = projected[1 + j, first + best]
-        bound[j] = bound_of_choice(
+        chosen[j] = bound_of_choice(
             rules, length[best], mean, mean_0[j], baseline_cost[j], radius[j], width[best], width2[best],
             cross[best], g00,
         )  # fmt: skip
-        if not bound[j] <= rules.threshold[j]:
-            for i in range(j + 1):
-                bound[i] = min(baseline_cost[i], rules.threshold[i])
+        if not chosen[j] <= rules.threshold[j]:
             return -1, 0.0, best_score, ONLY_BASELINE
+    for j in range(constraints):
+        bound[j] = chosen[j]
     return best, length[best], best_score, BEST
 
 

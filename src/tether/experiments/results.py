@@ -1,0 +1,245 @@
+"""The one results schema: a Parquet file per run, a small typed view of a whole study.
+
+How to use it (figures and reports do nothing else):
+
+    results = load(Path("out/figure1"))
+    for cell in results.cells:                 # one per world x agent x options, in the order of the spec
+        cell.label                             # "Ours, directional (cost β theorem, value β=2 tuned)": unique, ready to print
+        cell.agent, cell.explorer, cell.world  # registry names
+        cell.cost_radius_origin                # "theorem", "tuned", "exact" (told γ*) or "none" (no constraint)
+        cell.value_radius_origin
+        cell.options, cell.world_options       # as in the spec
+        cell.seeds                             # (n,): the runs that finished
+        cell["regret"]                         # (n, K) float64, one row per seed; any name in COLUMNS
+    results.by_label["..."]                    # the same cells by label
+    results.study, results.title, results.episodes, results.spec, results.version, results.platform, results.kernel
+    results.missing                            # (label, seed) of runs that the spec asks for and the folder lacks
+
+Columns are read from disk when asked for and not kept: hold on to the array, not to `cell["regret"]`.
+"""
+
+import hashlib
+import io
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tether.errors import TetherError
+from tether.records import Array
+
+COLUMNS = (
+    "reward",  # realised return of the episode
+    "value",  # V_1^{π_k}(s_1^k), exact
+    "optimal_value",  # V*_1(s_1^k), exact, of the best safe policy
+    "regret",  # optimal_value − value: a term of R_K, Eq. (6); negative where an unsafe policy earns more
+    "violations",  # steps of the episode whose true cost exceeds τ
+    "worst_cost",  # largest true cost of the episode minus τ
+    "optimism",  # V_1^k − V*_1; negative means that optimism failed
+    "length",  # mean certified length α of the played actions
+    "baseline",  # share of steps that played the safe action
+    "plan_seconds",  # wall time per episode, averaged over a block; the only column that is not reproducible
+)
+"""One number per episode."""
+
+REPRODUCIBLE = tuple(name for name in COLUMNS if name != "plan_seconds")
+MANIFEST = "study.json"
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class CellInfo:
+    """What is known about a cell before it runs; stored in the manifest and in every part."""
+
+    key: str  # hash of its spec
+    label: str
+    agent: str
+    explorer: str
+    world: str
+    options: dict[str, Any]
+    world_options: dict[str, Any]
+    cost_radius_origin: str
+    value_radius_origin: str
+
+    def part(self, seed: int) -> str:
+        """The file name of one run."""
+        return f"{self.key[:20]}-{seed:06d}.parquet"
+
+
+class StoredColumns(Mapping[str, Array]):
+    """The columns of a cell's parts, each read when asked for, stacked over seeds (n, K)."""
+
+    def __init__(self, parts: tuple[Path, ...]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in COLUMNS:
+            raise KeyError(f"no column {name!r}; there are {', '.join(COLUMNS)}")
+        import pyarrow.parquet as pq
+
+        rows = [pq.read_table(part, columns=[name], use_threads=False)[name].to_numpy() for part in self._parts]
+        return np.array(rows, dtype=np.float64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COLUMNS)
+
+    def __len__(self) -> int:
+        return len(COLUMNS)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The finished runs of one agent in one world."""
+
+    info: CellInfo
+    seeds: tuple[int, ...]
+    columns: Mapping[str, Array]
+
+    def __getitem__(self, column: str) -> Array:
+        return self.columns[column]
+
+    @property
+    def label(self) -> str:
+        """Unique within the study; says whether β is the theorem's or tuned."""
+        return self.info.label
+
+    @property
+    def agent(self) -> str:
+        """Registry name of the agent."""
+        return self.info.agent
+
+    @property
+    def explorer(self) -> str:
+        """Where its optimism comes from: paper, certified, directional or plain."""
+        return self.info.explorer
+
+    @property
+    def world(self) -> str:
+        """Registry name of the world."""
+        return self.info.world
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The agent's options."""
+        return self.info.options
+
+    @property
+    def world_options(self) -> dict[str, Any]:
+        """The world's options."""
+        return self.info.world_options
+
+    @property
+    def cost_radius_origin(self) -> str:
+        """Whether the safe set's β is a guarantee: theorem, tuned, exact or none."""
+        return self.info.cost_radius_origin
+
+    @property
+    def value_radius_origin(self) -> str:
+        """Whether the bonus's β is the theorem's or tuned."""
+        return self.info.value_radius_origin
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """A study as far as it has run. See the module for its use."""
+
+    study: str
+    title: str
+    episodes: int
+    spec: dict[str, Any]
+    cells: tuple[Cell, ...]
+    missing: tuple[tuple[str, int], ...]
+    version: str
+    platform: str
+    kernel: str
+    folder: Path
+
+    @property
+    def by_label(self) -> dict[str, Cell]:
+        """Cells by label."""
+        return {cell.label: cell for cell in self.cells}
+
+    def digest(self) -> str:
+        """A hash of every reproducible number: equal for any engine and any number of workers."""
+        total = hashlib.sha256()
+        for cell in self.cells:
+            total.update(f"{cell.info.key}{cell.seeds}".encode())
+            for name in REPRODUCIBLE:
+                total.update(cell[name].tobytes())
+        return total.hexdigest()
+
+
+def environment() -> dict[str, str]:
+    """Version, platform and kernel: what a result may depend on besides its spec and seed."""
+    from tether import __version__
+    from tether.compiled import KERNEL
+
+    return {"version": __version__, "platform": platform.platform(), "kernel": KERNEL, "python": platform.python_version()}
+
+
+def encode(info: CellInfo, seed: int, columns: Mapping[str, Array], metadata: Mapping[str, Any]) -> bytes:
+    """One run as the bytes of a Parquet file (zstd), with its spec and environment in the file's metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    episodes = len(columns["reward"])
+    constants = {"cell": info.label, "agent": info.agent, "explorer": info.explorer, "world": info.world}
+    same = np.zeros(episodes, dtype=np.int32)
+    data: dict[str, Any] = {
+        name: pa.DictionaryArray.from_arrays(same, pa.array([text])) for name, text in constants.items()
+    }
+    data["seed"] = np.full(episodes, seed, dtype=np.int64)
+    data["episode"] = np.arange(episodes, dtype=np.int32)
+    data.update({name: columns[name] for name in COLUMNS})
+    table = pa.table(data).replace_schema_metadata({"tether": json.dumps(dict(metadata), sort_keys=True)})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", compression_level=3)
+    return sink.getvalue()
+
+
+def part_metadata(path: Path) -> dict[str, Any] | None:
+    """What a part says about itself, or None if it is not a whole part."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        stored = pq.read_metadata(path).metadata or {}
+        found: dict[str, Any] = json.loads(stored[b"tether"])
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return None
+    return found
+
+
+def load(folder: Path) -> Results:
+    """The results in a study's folder: exactly the runs that its manifest names, each once."""
+    folder = Path(folder)
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TetherError(f"{folder} holds no results: there is no {MANIFEST} in it. Run a study first.") from None
+    except (OSError, ValueError) as error:
+        raise TetherError(f"{folder / MANIFEST} cannot be read: {error}") from error
+    cells, missing = [], []
+    for entry in manifest["cells"]:
+        info = CellInfo(**entry)
+        parts = {seed: folder / RUNS / info.part(seed) for seed in manifest["seeds"]}
+        done = tuple(seed for seed, part in parts.items() if part.is_file())
+        missing += [(info.label, seed) for seed in parts if seed not in done]
+        cells.append(Cell(info, done, StoredColumns(tuple(parts[seed] for seed in done))))
+    spec, told = manifest["spec"], manifest["environment"]
+    return Results(
+        study=spec["name"],
+        title=spec["title"],
+        episodes=spec["episodes"],
+        spec=spec,
+        cells=tuple(cells),
+        missing=tuple(missing),
+        version=told["version"],
+        platform=told["platform"],
+        kernel=told["kernel"],
+        folder=folder,
+    )
