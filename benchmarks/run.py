@@ -105,7 +105,9 @@ def against_literal() -> list[Line]:
     world = synthetic(Streams.from_seed(0).instance, states=5, rays=20)
     lines = []
     for episodes in (250, 1000):
-        fast = seconds(lambda k=episodes: simulate(world, SlucbQvi(world.problem, SlucbConfig.paper(1.0)), k, streams()))
+        fast = seconds(
+            lambda k=episodes: simulate(world, SlucbQvi(world.problem, SlucbConfig.paper(1.0)), k, streams())
+        )
         slow = seconds(lambda k=episodes: LiteralSlucbQvi(world.problem, beta=1.0).run(world, k, streams()), 1)
         ratio = slow / fast
         detail = f"S=5, N=20, d=5, H=3: {slow:.1f} s against {fast * 1e3:.1f} ms"

@@ -140,7 +140,7 @@ class LeastSquaresAgent:
             is_baseline=row < 0,
             reason=REASONS[reason],
             evidence=evidence,
-            value_radius=Radius(self.rules.value_radius, self._origins[1]),
+            value_radius=Radius(float(self.rules.value_radius[step]), self._origins[1]),
             score=float(score),
             data_version=version,
         )
@@ -247,8 +247,8 @@ class LeastSquaresAgent:
         alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
         bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
         stage = step if self._stages > 1 else 0
-        weights = self.current.weights[step]
-        choice = assess_unplanned(self.memory, self.rules, alone, step, stage, weights, radii, bounds)
+        weights, plans = self.current.weights[step], int(self.current.count[0])
+        choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
         return (*choice, bounds, radii)
 
     def _slot(self, state: State) -> int:
@@ -346,4 +346,5 @@ def _new_plan(horizon: int, slots: int, constraints: int, dimension: int) -> Pla
         bound=np.zeros((horizon, slots, constraints)),
         reason=np.zeros((horizon, slots), dtype=np.int64),
         planned=np.zeros(1, dtype=np.int64),
+        count=np.zeros(1, dtype=np.int64),
     )

@@ -19,7 +19,7 @@ from tether.records import Array, Origin, State
 class LsviConfig:
     """The choices of LSVI-UCB: bonus, ridge and the penalty λ' of the objective r − λ'c (0 is none)."""
 
-    value_radius: float | Literal["theorem"] = 2.0
+    value_radius: float | Literal["remaining", "theorem"] = "remaining"
     value_ridge: float = 1.0
     penalty: float = 0.0
     replan: Literal["every-episode", "on-doubling"] = "every-episode"
@@ -67,7 +67,6 @@ class LsviUcb(LeastSquaresAgent):
             events=1.0,
             tuned_radius=0.0,
             value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
-            optimism=1.0,
             gap_floor=0.0,
             penalty=config.penalty,
             known_gamma=np.ascontiguousarray(gamma),

@@ -14,12 +14,17 @@ from tether.learning.confidence import (
     warmup_passed,
 )
 from tether.learning.safe_sets import ALL, STATE, UNKNOWN
-from tether.learning.statistics import CERTIFIED, CLASSICAL, DIRECTIONAL, MIXTURE, PAPER, TUNED, Rules
+from tether.learning.statistics import ADAPTIVE, CERTIFIED, CLASSICAL, DIRECTIONAL, MIXTURE, PAPER, TUNED, Rules
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, Origin, State, Transition
 
-Explorer = Literal["paper", "certified", "directional"]
-EXPLORERS: dict[str, int] = {"paper": PAPER, "certified": CERTIFIED, "directional": DIRECTIONAL}
+Explorer = Literal["paper", "certified", "directional", "adaptive"]
+EXPLORERS: dict[str, int] = {
+    "paper": PAPER,
+    "certified": CERTIFIED,
+    "directional": DIRECTIONAL,
+    "adaptive": ADAPTIVE,
+}
 
 RANK_TOLERANCE = 1e-9
 """Singular values of the safe features below this part of the largest are treated as unknown directions."""
@@ -30,10 +35,12 @@ class SlucbConfig:
     """Every choice of SLUCB-QVI. The defaults need nothing beyond the Problem.
 
     Attributes:
-        explorer: where optimism comes from (THEORY section 5).
+        explorer: where optimism comes from (THEORY section 5); "adaptive" is `directional` tempered, see `share_of_hope`.
         cost_radius: β in the safe set. "theorem" and "classical" are guarantees; a number is tuned, forfeits the
             guarantee, and every decision and result says so.
-        value_radius: β in the bonus; it touches exploration only. "theorem" is the paper's c_β dH√log(dT/δ).
+        value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
+            in the regression target is at most the value of the remaining steps. "theorem" is the paper's
+            c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².
         value_ridge: λ of the value regression.
         condition_on: "state" uses τ_h(s) where one stands; "all" uses the known safe cost of every listed state.
@@ -45,9 +52,9 @@ class SlucbConfig:
         c_beta: the paper's unspecified absolute constant.
     """
 
-    explorer: Explorer = "directional"
+    explorer: Explorer = "adaptive"
     cost_radius: float | Literal["theorem", "classical"] = "theorem"
-    value_radius: float | Literal["theorem"] = 2.0
+    value_radius: float | Literal["remaining", "theorem"] = "remaining"
     cost_ridge: float | None = None
     value_ridge: float = 1.0
     condition_on: Literal["state", "all"] = "state"
@@ -64,7 +71,7 @@ class SlucbConfig:
         check_choice("replan", self.replan, ("every-episode", "on-doubling"))
         for name, radius in (("cost_radius", self.cost_radius), ("value_radius", self.value_radius)):
             if isinstance(radius, str):
-                allowed = ("theorem", "classical") if name == "cost_radius" else ("theorem",)
+                allowed = ("theorem", "classical") if name == "cost_radius" else ("remaining", "theorem")
                 check_choice(name, radius, allowed)
             elif not 0.0 <= radius < np.inf:
                 raise InputError(f"{name} must be finite and >= 0, but is {radius}.")
@@ -109,7 +116,6 @@ class SlucbQvi(LeastSquaresAgent):
             events=stages * m / problem.confidence,
             tuned_radius=float(config.cost_radius) if tuned else 0.0,
             value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
-            optimism=1.0,
             gap_floor=problem.gap_floor,
             penalty=0.0,
             known_gamma=known_gamma,
@@ -196,14 +202,17 @@ def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Arra
     return right[rank:].T, gamma, np.sqrt(np.maximum(rest, 0.0))
 
 
-def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float) -> float:
-    """β_v: a number as it is, or Theorem 1's second term with the caller's c_β."""
+def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float) -> Array:
+    """β_v at each step (H,): H − h + 1, a number as it is, or Theorem 1's second term with the caller's c_β."""
+    if wanted == "remaining":
+        return np.arange(problem.horizon, 0, -1, dtype=np.float64)
     if not isinstance(wanted, str):
-        return float(wanted)
+        return np.full(problem.horizon, float(wanted))
     if not episodes:
         raise InputError("value_radius='theorem' uses log T with T = KH: set episodes=K in the configuration.")
     steps = episodes * problem.horizon
-    return paper_value_term(problem.dimension, problem.horizon, steps, problem.confidence, c_beta)
+    radius = paper_value_term(problem.dimension, problem.horizon, steps, problem.confidence, c_beta)
+    return np.full(problem.horizon, radius)
 
 
 def check_choice(name: str, value: object, allowed: Any) -> None:

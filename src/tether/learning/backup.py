@@ -12,9 +12,12 @@ from tether.compiled import compiled
 from tether.learning.ridge import unwhiten, whiten
 from tether.learning.safe_sets import EXACT
 from tether.learning.scores import assess
-from tether.learning.statistics import PAPER, Memory, Rules, fit_cost, target_moment
+from tether.learning.statistics import ADAPTIVE, DIRECTIONAL, PAPER, Memory, Rules, fit_cost, target_moment
 from tether.learning.tables import Tables, build, project_rows, refresh
 from tether.records import Array
+
+QUARTER = 0.25
+"""Share of hope between the square plans of `adaptive`: measured flat from 0 to 1/4, and it cannot touch safety."""
 
 
 class Plan(NamedTuple):
@@ -30,6 +33,7 @@ class Plan(NamedTuple):
     bound: Array  # (H, S, M)
     reason: NDArray[np.int64]  # (H, S)
     planned: NDArray[np.int64]  # slots covered by the plan (1,)
+    count: NDArray[np.int64]  # plans made so far, this one included (1,)
 
 
 @compiled
@@ -40,7 +44,9 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
     slots = tables.slots[0]
     rows = tables.start[slots]
     learns_cost = rules.conditioning != EXACT
-    work, facts = np.empty((4, widest_state(tables))), np.empty((4, constraints))
+    plan.count[0] += 1
+    hope = share_of_hope(rules, plan.count[0])
+    work, facts = np.empty((5, widest_state(tables))), np.empty((4, constraints))
     for step in range(rules.horizon - 1, -1, -1):
         stage = step if stages > 1 else 0
         refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
@@ -58,6 +64,7 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
             row, length, score, reason = assess(
                 rules,
                 step,
+                hope,
                 plan.weights[step],
                 plan.gamma_hat[step],
                 plan.radius[step],
@@ -86,6 +93,22 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
 
 
 @compiled
+def share_of_hope(rules: Rules, plans: int) -> float:
+    """How much of a ray's optimistic length counts when rays are compared; the length played stays certified.
+
+    `directional` plans on hope alone: its values are optimistic, but while β_c is large it keeps choosing rays that can
+    only be played at tiny lengths, which teach little. `adaptive` takes a quarter of it, and all of it in plans 1, 4, 9,
+    16, …: so K plans hold √K `directional` ones, enough for no ray to be ruled out for good, at √K cost.
+    """
+    if rules.explorer == DIRECTIONAL:
+        return 1.0
+    if rules.explorer != ADAPTIVE:
+        return 0.0
+    root = int(np.sqrt(plans))
+    return 1.0 if root * root == plans else QUARTER
+
+
+@compiled
 def clipped_value(rules: Rules, step: int, score: float) -> float:
     """V of Eq. (10). The value is clipped, never the scores: clipped scores all tie while bonuses are large.
 
@@ -102,6 +125,7 @@ def assess_unplanned(
     tables: Tables,
     step: int,
     stage: int,
+    plans: int,
     weights: Array,
     radius: Array,
     bound: Array,
@@ -123,6 +147,7 @@ def assess_unplanned(
     return assess(
         rules,
         step,
+        share_of_hope(rules, plans),
         weights,
         gamma_hat,
         radius,
@@ -138,7 +163,7 @@ def assess_unplanned(
         tables.v00[0, 0],
         scratch,
         rows - rows,
-        np.empty((4, rows)),
+        np.empty((5, rows)),
         np.empty((4, constraints)),
         bound,
     )

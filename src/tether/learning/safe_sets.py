@@ -48,7 +48,6 @@ def affine_lengths(
     baseline_cost: float,
     threshold: float,
     radius: float,
-    optimistic_radius: float,
     is_star: bool,
     width: Array,
     length: Array,
@@ -69,7 +68,7 @@ def affine_lengths(
         width[i] = w
         m = mean[i] - share * residual
         upper = m + radius * w
-        lower = m - optimistic_radius * w
+        lower = m - radius * w
         if is_star:
             step = INWARD * slack / (upper - baseline_cost)
             hope = slack / (lower - baseline_cost)
@@ -139,7 +138,6 @@ def unconditioned_lengths(
     mean_0: float,
     threshold: float,
     radius: float,
-    optimistic_radius: float,
     is_star: bool,
     width: Array,
     length: Array,
@@ -151,7 +149,7 @@ def unconditioned_lengths(
         width[i] = np.sqrt(gxx)
         if is_star:
             step = largest_unconditioned_step(mean_0, mean[i], g00, cross[i], gxx, radius, threshold)
-            hope = largest_unconditioned_step(mean_0, mean[i], g00, cross[i], gxx, -optimistic_radius, threshold)
+            hope = largest_unconditioned_step(mean_0, mean[i], g00, cross[i], gxx, -radius, threshold)
         else:
             upper = bound_along(mean_0, mean[i], g00, cross[i], gxx, radius, 1.0)
             step = 1.0 if upper <= threshold else 0.0

@@ -10,7 +10,6 @@ from tether.learning.statistics import (
     BASELINE_BEST,
     BEST,
     CERTIFIED,
-    DIRECTIONAL,
     NO_SLACK,
     ONLY_BASELINE,
     PAPER,
@@ -27,6 +26,7 @@ SMALLEST_GAP = 1e-9
 def assess(
     rules: Rules,
     step: int,
+    hope: float,
     weights: Array,
     gamma_hat: Array,
     plain_radius: Array,
@@ -49,11 +49,12 @@ def assess(
     """The choice at one state: (row, length, unclipped score, reason), and its bounds (M,) into `bound`.
 
     `projected` holds ⟨w, x⟩ in row 0 and ⟨ĝ_j, x⟩ in row 1 + j, this state's candidates from column `first` on.
-    `work` (4, >= n) and `facts` (4, M) are scratch; each row is used as one contiguous array, so that loops vectorise.
+    `hope` in [0, 1] is how much of a ray's optimistic length counts in its score; it never touches the length played.
+    `work` (5, >= n) and `facts` (4, M) are scratch; each row is used as one contiguous array, so that loops vectorise.
     """
     count = width2.shape[0]
     length, optimistic, width = work[0, :count], work[1, :count], work[2, :count]
-    score = work[3, :count]
+    score, hopeful = work[3, :count], work[4, :count]
     constraints = rules.threshold.shape[0]
     value_0 = dot(weights, phi_0)
     mean_0, radius, gap, chosen = facts[0], facts[1], facts[2], facts[3]
@@ -78,7 +79,7 @@ def assess(
             if radius[j] != radius[j]:
                 trouble = ALARM
     if trouble != BEST:
-        return -1, 0.0, value_0 + rules.value_radius * np.sqrt(v00), trouble
+        return -1, 0.0, value_0 + rules.value_radius[step] * np.sqrt(v00), trouble
     for i in range(count):
         length[i] = 1.0
         optimistic[i] = 1.0
@@ -91,17 +92,22 @@ def assess(
         length[baseline_row] = 0.0  # the safe action is scored once, as itself
         for i in range(count):
             optimistic[i] = length[i]  # nothing lies between two features: only certified actions count
-    at = optimistic if rules.explorer == DIRECTIONAL else length
+    value = projected[0, first : first + count]
     norm_scale, width_scale = bonus_scales(rules, step, gap, radius)
-    score_rays(value_0, projected[0, first : first + count], at, width, vxx, v0x, v00, norm_scale, width_scale, score)
-    best, best_score = best_ray(value_0 + norm_scale * np.sqrt(v00), at, score)
+    if hope < 1.0:
+        score_rays(value_0, value, length, width, vxx, v0x, v00, norm_scale, width_scale, score)
+    if hope > 0.0:
+        score_rays(value_0, value, optimistic, width, vxx, v0x, v00, norm_scale, width_scale, hopeful)
+        for i in range(count):
+            score[i] = hopeful[i] if hope == 1.0 else score[i] + hope * (hopeful[i] - score[i])
+    best, best_score = best_ray(value_0 + norm_scale * np.sqrt(v00), length, score)
     if not np.isfinite(best_score):
         return -1, 0.0, best_score, BAD_NUMBERS
-    if best < 0 or not length[best] > 0.0:
+    if best < 0:
         any_certified = False
         for i in range(count):
             any_certified |= length[i] > 0.0
-        return -1, 0.0, best_score, BASELINE_BEST if best < 0 and any_certified else ONLY_BASELINE
+        return -1, 0.0, best_score, BASELINE_BEST if any_certified else ONLY_BASELINE
     for j in range(constraints):
         mean = projected[1 + j, first + best]
         chosen[j] = bound_of_choice(
@@ -141,16 +147,13 @@ def limit_lengths(
     optimistic: Array,
 ) -> None:
     """Shrink the certified and the optimistic lengths to what constraint j allows."""
-    threshold, hopeful = rules.threshold[j], rules.optimism * radius
+    threshold = rules.threshold[j]
     if rules.conditioning == UNKNOWN:
-        unconditioned_lengths(
-            mean, width2, cross, g00, mean_0, threshold, radius, hopeful, is_star, width, length, optimistic
-        )
+        unconditioned_lengths(mean, width2, cross, g00, mean_0, threshold, radius, is_star, width, length, optimistic)
         return
     residual = mean_0 - baseline_cost if rules.conditioning == STATE else 0.0
     affine_lengths(
-        mean, width2, cross, g00, residual, baseline_cost, threshold, radius, hopeful, is_star, width, length,
-        optimistic,
+        mean, width2, cross, g00, residual, baseline_cost, threshold, radius, is_star, width, length, optimistic
     )  # fmt: skip
 
 
@@ -167,8 +170,8 @@ def bonus_scales(rules: Rules, step: int, gap: Array, radius: Array) -> tuple[fl
             needed = 2.0 * (rules.horizon - step) * radius[j] / max(gap[j], SMALLEST_GAP)
             width_scale = max(width_scale, needed)
     if rules.explorer == PAPER:
-        return (2.0 * rules.horizon / max(smallest_gap, SMALLEST_GAP) + 1.0) * rules.value_radius, 0.0
-    return rules.value_radius, width_scale
+        return (2.0 * rules.horizon / max(smallest_gap, SMALLEST_GAP) + 1.0) * rules.value_radius[step], 0.0
+    return rules.value_radius[step], width_scale
 
 
 @compiled
@@ -197,11 +200,11 @@ def score_rays(
 
 
 @compiled
-def best_ray(score_0: float, at: Array, score: Array) -> tuple[int, float]:
-    """Line 9 of Algorithm 1: the highest unclipped score, ties to the safe action, then to the first ray."""
+def best_ray(score_0: float, length: Array, score: Array) -> tuple[int, float]:
+    """Line 9 of Algorithm 1: the highest unclipped score of a certified ray; ties to the safe action, then in order."""
     best, best_score = -1, score_0
-    for i in range(at.shape[0]):
-        if score[i] > best_score and at[i] > 0.0:
+    for i in range(length.shape[0]):
+        if score[i] > best_score and length[i] > 0.0:
             best, best_score = i, score[i]
     return best, best_score
 

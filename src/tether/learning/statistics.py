@@ -8,8 +8,8 @@ from tether.learning.ridge import Ridge, add_observation, lift, project, solve
 from tether.learning.safe_sets import EXACT
 from tether.records import Array
 
-PAPER, CERTIFIED, DIRECTIONAL, PLAIN = 0, 1, 2, 3
-"""Explorers of THEORY section 5; PLAIN is LSVI-UCB's bonus β‖x‖."""
+PAPER, CERTIFIED, DIRECTIONAL, ADAPTIVE, PLAIN = 0, 1, 2, 3, 4
+"""Explorers of THEORY section 5, ours between play and hope, and LSVI-UCB's plain bonus β‖x‖."""
 
 MIXTURE, CLASSICAL, TUNED = 0, 1, 2
 """Where the cost radius comes from."""
@@ -31,8 +31,7 @@ class Rules(NamedTuple):
     gamma_norm: Array  # B, of the unknown part (M,)
     events: float  # G·M/δ: the union behind β_c
     tuned_radius: float
-    value_radius: float  # β_v
-    optimism: float  # optimistic cost radius over the certified one; it never touches safety
+    value_radius: Array  # β_v of each step (H,)
     gap_floor: float
     penalty: float  # λ' of the objective r − λ'c
     known_gamma: Array  # the part of γ*_h that known facts determine, or γ* itself (H, M, d)
