@@ -35,7 +35,7 @@ class SlucbConfig:
     """Every choice of SLUCB-QVI. The defaults need nothing beyond the Problem.
 
     Attributes:
-        explorer: where optimism comes from (THEORY section 5); "adaptive" is `directional` tempered, see `share_of_hope`.
+        explorer: where optimism comes from (THEORY section 5); "adaptive" tempers `directional`, see `share_of_hope`.
         cost_radius: β in the safe set. "theorem" and "classical" are guarantees; a number is tuned, forfeits the
             guarantee, and every decision and result says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain

@@ -96,9 +96,9 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
 def share_of_hope(rules: Rules, plans: int) -> float:
     """How much of a ray's optimistic length counts when rays are compared; the length played stays certified.
 
-    `directional` plans on hope alone: its values are optimistic, but while β_c is large it keeps choosing rays that can
-    only be played at tiny lengths, which teach little. `adaptive` takes a quarter of it, and all of it in plans 1, 4, 9,
-    16, …: so K plans hold √K `directional` ones, enough for no ray to be ruled out for good, at √K cost.
+    `directional` plans on hope alone: its values are optimistic, but while β_c is large it keeps choosing rays that
+    can only be played at tiny lengths, which teach little. `adaptive` takes a quarter of it, and all of it in plans
+    1, 4, 9, 16, …: K plans hold √K `directional` ones, so that no ray is ruled out for good, at √K cost.
     """
     if rules.explorer == DIRECTIONAL:
         return 1.0
