@@ -14,7 +14,17 @@ from tether.learning.confidence import (
     warmup_passed,
 )
 from tether.learning.safe_sets import ALL, STATE, UNKNOWN
-from tether.learning.statistics import ADAPTIVE, CERTIFIED, CLASSICAL, DIRECTIONAL, MIXTURE, PAPER, TUNED, Rules
+from tether.learning.statistics import (
+    ADAPTIVE,
+    CERTIFIED,
+    CLASSICAL,
+    DIRECTIONAL,
+    MIXTURE,
+    PAPER,
+    SMALLEST,
+    TUNED,
+    Rules,
+)
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, Origin, State, Transition
 
@@ -26,6 +36,8 @@ EXPLORERS: dict[str, int] = {
     "adaptive": ADAPTIVE,
 }
 
+RADII: dict[str, int] = {"theorem": SMALLEST, "mixture": MIXTURE, "classical": CLASSICAL}
+
 RANK_TOLERANCE = 1e-9
 """Singular values of the safe features below this part of the largest are treated as unknown directions."""
 
@@ -36,8 +48,8 @@ class SlucbConfig:
 
     Attributes:
         explorer: where optimism comes from (THEORY section 5); "adaptive" tempers `directional`, see `share_of_hope`.
-        cost_radius: β in the safe set. "theorem" and "classical" are guarantees; a number is tuned, forfeits the
-            guarantee, and every decision and result says so.
+        cost_radius: β in the safe set. "theorem" (the smallest radius we can prove), "mixture" (one root) and
+            "classical" are guarantees; a number is tuned, forfeits the guarantee, and every decision says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
             in the regression target is at most the value of the remaining steps. "theorem" is the paper's
             c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
@@ -53,7 +65,7 @@ class SlucbConfig:
     """
 
     explorer: Explorer = "adaptive"
-    cost_radius: float | Literal["theorem", "classical"] = "theorem"
+    cost_radius: float | Literal["theorem", "mixture", "classical"] = "theorem"
     value_radius: float | Literal["remaining", "theorem"] = "remaining"
     cost_ridge: float | None = None
     value_ridge: float = 1.0
@@ -71,7 +83,7 @@ class SlucbConfig:
         check_choice("replan", self.replan, ("every-episode", "on-doubling"))
         for name, radius in (("cost_radius", self.cost_radius), ("value_radius", self.value_radius)):
             if isinstance(radius, str):
-                allowed = ("theorem", "classical") if name == "cost_radius" else ("remaining", "theorem")
+                allowed = tuple(RADII) if name == "cost_radius" else ("remaining", "theorem")
                 check_choice(name, radius, allowed)
             elif not 0.0 <= radius < np.inf:
                 raise InputError(f"{name} must be finite and >= 0, but is {radius}.")
@@ -103,12 +115,11 @@ class SlucbQvi(LeastSquaresAgent):
         if self._warms_up and not config.episodes:
             raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
         tuned = isinstance(config.cost_radius, float | int)
-        kinds = {"theorem": MIXTURE, "classical": CLASSICAL}
         rules = Rules(
             horizon=problem.horizon,
             explorer=EXPLORERS[config.explorer],
             conditioning=conditioning,
-            radius_kind=TUNED if tuned else kinds[str(config.cost_radius)],
+            radius_kind=TUNED if tuned else RADII[str(config.cost_radius)],
             reduces_radius=config.explorer != "paper",
             threshold=np.array(problem.threshold),
             noise=np.array(problem.noise),

@@ -1,6 +1,6 @@
 """How large β must be, and κ_h(s): Theorem 1, THEORY sections 4 and 5."""
 
-from math import log, sqrt
+from math import inf, log, sqrt
 
 from tether.compiled import compiled
 
@@ -15,6 +15,23 @@ def mixture_radius(log_det: float, noise: float, events: float, ridge: float, ga
     terms under separate roots and is larger, by up to a factor √2.
     """
     return sqrt(noise * noise * (log_det + 2.0 * log(events)) + ridge * gamma_norm * gamma_norm)
+
+
+@compiled
+def grid_radius(
+    log_det: float, least: float, mixture_ridge: float, noise: float, events: float, ridge: float, gamma_norm: float
+) -> float:
+    """β_c from a mixture whose ridge λ_j need not be the estimator's λ: √((v+λ_j)/(v+λ)) r_j + λB/√(v+λ).
+
+    With S = Σεφ and V = Σφφᵀ, mixing the supermartingale over N(0, σ²/λ_j I) *centred at γ** gives at all times at once
+    ‖S‖²_{(V+λ_j I)^{-1}} <= r_j² = σ² (log det(I + V/λ_j) + 2 log(events)). Since A(ĝ − γ*) = S − λγ*,
+    ‖ĝ − γ*‖_A <= ‖S‖_{A^{-1}} + λ‖γ*‖_{A^{-1}}, and A^{-1} <= (v+λ_j)/(v+λ) (V+λ_j I)^{-1} where v, `least`, is at most
+    the least eigenvalue of V. Once λ_j is a fraction of v, log det no longer grows with the data: that is the gain.
+    """
+    if mixture_ridge < ridge:
+        return inf
+    reach = noise * sqrt(log_det + 2.0 * log(events))
+    return sqrt((least + mixture_ridge) / (least + ridge)) * reach + ridge * gamma_norm / sqrt(least + ridge)
 
 
 @compiled

@@ -18,6 +18,13 @@ REFACTOR_EVERY = 4096
 """Updates after which U is computed afresh from A, so that rounding cannot pile up."""
 
 
+GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Ridges λ_j of the mixtures behind `grid_radius`; fixed before any data, since each spends its share of δ."""
+
+SPECTRUM_LAG = 0.05
+"""The spectrum of V is computed afresh once log det(A) has grown by this much per dimension."""
+
+
 class Ridge(NamedTuple):
     """Sums and factors, one block per stage g = 0..G-1 (G = H, or 1 when steps are pooled).
 
@@ -36,6 +43,9 @@ class Ridge(NamedTuple):
     pending_scale: Array  # D (G, PENDING)
     pending_count: NDArray[np.int64]  # (G,); above PENDING means "rebuild"
     growth: Array  # Σ log D since the tables were rebuilt (G,)
+    least: Array  # a lower bound on the least eigenvalue of V = A − λI (G,)
+    grid_log_det: Array  # log det(I + V/λ_j) for each λ_j of GRID, when `least` was computed (G, J)
+    grid_at: Array  # log_det at that time (G,)
 
 
 def new_ridge(stages: int, ridge: float, basis: Array) -> Ridge:
@@ -52,6 +62,9 @@ def new_ridge(stages: int, ridge: float, basis: Array) -> Ridge:
         pending_scale=np.ones((stages, PENDING)),
         pending_count=np.full(stages, PENDING + 1, dtype=np.int64),
         growth=np.zeros(stages),
+        least=np.zeros(stages),
+        grid_log_det=np.zeros((stages, len(GRID))),
+        grid_at=np.zeros(stages),
     )
 
 
@@ -195,6 +208,27 @@ def refactor(ridge: Ridge, stage: int) -> None:
             ridge.factor[stage, k, i] = fresh[k, i]
     ridge.log_det[stage] = total
     ridge.pending_count[stage] = PENDING + 1
+
+
+@compiled
+def refresh_spectrum(ridge: Ridge, stage: int) -> None:
+    """Keep `least` and `grid_log_det` near the data. Between two calls both stay on the safe side:
+
+    V only grows, so an old least eigenvalue is a lower bound; and log det(I + V/λ_j) has grown by at most as much as
+    log det(A/λ) when λ_j >= λ, which `grid_log_dets` adds.
+    """
+    size = ridge.gram.shape[1]
+    if size == 0 or ridge.log_det[stage] - ridge.grid_at[stage] < SPECTRUM_LAG * size:
+        return
+    eigenvalues = np.linalg.eigvalsh(ridge.gram[stage])
+    error = 1e-12 * eigenvalues[size - 1]
+    ridge.least[stage] = max(eigenvalues[0] - ridge.ridge - error, 0.0)
+    for j in range(len(GRID)):
+        total = 0.0
+        for k in range(size):
+            total += np.log(1.0 + max(eigenvalues[k] - ridge.ridge + error, 0.0) / GRID[j])
+        ridge.grid_log_det[stage, j] = total
+    ridge.grid_at[stage] = ridge.log_det[stage]
 
 
 def inverse_norm(features: Array, factor: Array) -> Array:

@@ -3,15 +3,15 @@
 from typing import NamedTuple
 
 from tether.compiled import compiled
-from tether.learning.confidence import classical_radius, mixture_radius
-from tether.learning.ridge import Ridge, add_observation, lift, project, solve
+from tether.learning.confidence import classical_radius, grid_radius, mixture_radius
+from tether.learning.ridge import GRID, Ridge, add_observation, lift, project, refresh_spectrum, solve
 from tether.learning.safe_sets import EXACT
 from tether.records import Array
 
 PAPER, CERTIFIED, DIRECTIONAL, ADAPTIVE, PLAIN = 0, 1, 2, 3, 4
 """Explorers of THEORY section 5, ours between play and hope, and LSVI-UCB's plain bonus β‖x‖."""
 
-MIXTURE, CLASSICAL, TUNED = 0, 1, 2
+SMALLEST, MIXTURE, CLASSICAL, TUNED = 0, 1, 2, 3
 """Where the cost radius comes from."""
 
 BEST, BASELINE_BEST, ONLY_BASELINE, ALARM, NO_SLACK, WARM_UP, BAD_NUMBERS = range(7)
@@ -88,14 +88,25 @@ def cost_radius(memory: Memory, rules: Rules, stage: int, constraint: int) -> fl
         return rules.tuned_radius
     log_det = memory.cost.log_det[stage]
     noise, norm = rules.noise[constraint], rules.gamma_norm[constraint]
+    ridge = memory.cost.ridge
     if rules.radius_kind == CLASSICAL:
-        return classical_radius(log_det, noise, rules.events, memory.cost.ridge, norm)
-    return mixture_radius(log_det, noise, rules.events, memory.cost.ridge, norm)
+        return classical_radius(log_det, noise, rules.events, ridge, norm)
+    if rules.radius_kind == MIXTURE:
+        return mixture_radius(log_det, noise, rules.events, ridge, norm)
+    events = rules.events * (1 + len(GRID))  # all the sets hold at once: any of them may be used at any time
+    best = mixture_radius(log_det, noise, events, ridge, norm)
+    lag = log_det - memory.cost.grid_at[stage]
+    for j in range(len(GRID)):
+        grown = memory.cost.grid_log_det[stage, j] + lag
+        best = min(best, grid_radius(grown, memory.cost.least[stage], GRID[j], noise, events, ridge, norm))
+    return best
 
 
 @compiled
 def fit_cost(memory: Memory, rules: Rules, step: int, stage: int, gamma_hat: Array, radius: Array) -> None:
     """ĝ_h, lifted to R^d and added to the known part, into gamma_hat (M, d); β_c into radius (M,)."""
+    if rules.conditioning != EXACT:
+        refresh_spectrum(memory.cost, stage)
     for j in range(rules.threshold.shape[0]):
         radius[j] = cost_radius(memory, rules, stage, j)
         for k in range(gamma_hat.shape[1]):
