@@ -21,7 +21,7 @@ from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.compiled import compiled
 from tether.experiments.simulate import simulate, simulate_stepwise
-from tether.learning.tables import project_rows
+from tether.learning.forms import project_rows
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
 from tether.records import Array

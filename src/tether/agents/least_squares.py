@@ -1,20 +1,20 @@
 """The engine behind SLUCB-QVI and LSVI-UCB: sums, tables and a plan, with different rules plugged in."""
 
-from collections.abc import Iterable
-from math import isfinite, log
-from pathlib import Path
-from typing import Any, Self, get_args
+from collections.abc import Callable, Iterable
+from math import log
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tether.agents import state_file
-from tether.errors import InputError, StateFileError
-from tether.learning.backup import Plan, assess_unplanned, make_plan
-from tether.learning.ridge import Ridge, new_ridge
+from tether.agents.checks import check_decision, check_step, checked_costs, checked_feature, checked_reward
+from tether.agents.saved_agent import SavedAgent
+from tether.errors import InputError
+from tether.learning.backup import Plan, assess_unplanned, make_plan, new_plan
+from tether.learning.ridge import new_ridge
+from tether.learning.safe_sets import UNKNOWN
 from tether.learning.statistics import Memory, Rules, observe
 from tether.learning.tables import Tables, add_state, grown, new_tables
-from tether.problem.action_sets import ActionSet, check_norms
+from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
     Array,
@@ -31,10 +31,8 @@ from tether.records import (
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
-class LeastSquaresAgent:
+class LeastSquaresAgent(SavedAgent):
     """Optimistic least-squares value iteration with a certified safe set. Subclasses choose the rules."""
-
-    kind = "least-squares"
 
     def __init__(
         self,
@@ -69,11 +67,11 @@ class LeastSquaresAgent:
             reward_moment=np.zeros((stages, d)),
             transition_moment=np.zeros((stages, capacity, d)),
         )
-        self.current: Plan = _new_plan(problem.horizon, capacity, m, d)
+        self.current: Plan = new_plan(problem.horizon, capacity, m, d)
         self.scratch = np.zeros((2 + m, self.tables.features.shape[1]))
         self._action_sets: list[ActionSet] = []
         self._slot_of: dict[StateKey, int] = {}
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}  # decisions without an outcome yet, and their steps
         self._decisions = 0
         self._outcomes = 0
         self._plan_version = -1
@@ -83,6 +81,20 @@ class LeastSquaresAgent:
     def data_version(self) -> int:
         """Number of outcomes learned from."""
         return self._outcomes
+
+    @property
+    def watches_outcomes(self) -> bool:
+        """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
+        return False
+
+    @property
+    def known_states(self) -> Iterable[StateKey]:
+        """Keys of the states that every plan covers, in the order of their slots."""
+        return self._slot_of.keys()
+
+    def slot_of(self, state: State) -> int:
+        """Where the plan keeps a known state."""
+        return self._slot_of[self.problem.key_of(state)]
 
     @property
     def plans_are_due(self) -> bool:
@@ -108,11 +120,11 @@ class LeastSquaresAgent:
 
     def act(self, step: int, state: State) -> Decision:
         """Line 9 of Algorithm 1, with the bound that justifies the action."""
-        self._check_step(step)
+        check_step(step, self.problem.horizon)
+        slot = self._slot_of.get(self.problem.key_of(state))
+        told = self._told(state) if slot is None else None
         if self._plan_version < 0:
             self.plan()
-        key = self.problem.key_of(state)
-        slot = self._slot_of.get(key)
         plan = self.current
         if slot is not None and slot < plan.planned[0]:
             actions = self._action_sets[slot]
@@ -121,12 +133,15 @@ class LeastSquaresAgent:
             baseline_cost = self.tables.baseline_cost[step, slot]
             radii, version = plan.radius[step], self._plan_version
         else:
-            known = self._told(state)
-            actions, baseline_cost, version = known.actions, known.baseline_cost[step], self._outcomes
-            row, length, score, reason, bounds, radii = self._assess(step, known)
+            unplanned = told or self._told(state)
+            actions, baseline_cost, version = unplanned.actions, unplanned.baseline_cost[step], self._outcomes
+            row, length, score, reason, bounds, radii = self._assess(step, unplanned)
+        if self.rules.conditioning == UNKNOWN:
+            baseline_cost = np.full(len(bounds), np.nan)  # whatever was measured is a gap, not a known cost
+        origin = self._origins[0]
         evidence = tuple(
-            CostBound(float(bounds[j]), self.rules.threshold[j], Radius(float(radii[j]), self._origins[0]), float(tau))
-            for j, tau in enumerate(baseline_cost)
+            CostBound(float(bound), float(tau), Radius(float(radius), origin), float(known))
+            for bound, tau, radius, known in zip(bounds, self.rules.threshold, radii, baseline_cost, strict=True)
         )
         feature = actions.phi_0 if row < 0 else actions.phi_0 + length * (actions.endpoints[row] - actions.phi_0)
         if row >= 0 and length == 1.0:
@@ -144,102 +159,46 @@ class LeastSquaresAgent:
             score=float(score),
             data_version=version,
         )
-        self._open.add(decision.id)
+        self._open[decision.id] = int(step)
         self._decisions += 1
         return decision
 
     def observe(self, transition: Transition) -> None:
         """Add one outcome to the sums. Everything is checked before anything changes."""
         t = transition
-        self._check_step(t.step)
-        if t.decision_id is not None and t.decision_id not in self._open:
-            raise InputError(
-                f"decision {t.decision_id} has no outstanding outcome: either its outcome was recorded before, or "
-                "this agent never made it. An outcome is counted exactly once."
-            )
-        if not isfinite(t.reward):
-            raise InputError(f"reward must be finite, but is {t.reward}.")
-        costs = self._checked_costs(t.cost)
-        feature = np.asarray(t.feature, dtype=np.float64)
-        if feature.shape != (self.problem.dimension,) or not np.isfinite(feature).all():
-            raise InputError(f"feature must be {self.problem.dimension} finite numbers, but is {t.feature!r}.")
-        if t.decision_id is None:
-            check_norms(feature, self.problem.feature_norm, "this transition")
+        check_step(t.step, self.problem.horizon)
+        check_decision(t, self._open)
+        reward, costs = checked_reward(t.reward), checked_costs(t.cost, self.problem, needed=self.rules.penalty != 0.0)
+        feature = checked_feature(t.feature, self.problem)
+        learn_more = self._prepare(t, feature, costs)
         last = t.step == self.problem.horizon - 1 and self._stages > 1
         next_slot = -1 if last or t.next_state is None else self._slot(t.next_state)
+        learn_more()
         stage = t.step if self._stages > 1 else 0
-        self._before_learning(t, feature, costs)
-        known = costs is not None
-        vector = costs if costs is not None else np.zeros(self.problem.constraints)
-        observe(self.memory, self.rules, stage, t.step, feature, t.reward, vector, known, next_slot)
-        self._open.discard(-1 if t.decision_id is None else t.decision_id)
+        vector = np.zeros(self.problem.constraints) if costs is None else costs
+        observe(self.memory, self.rules, stage, t.step, feature, reward, vector, costs is not None, next_slot)
+        if t.decision_id is not None:
+            del self._open[t.decision_id]
         self._outcomes += 1
 
-    def note_block(self, episodes: int, plans: int) -> None:
-        """Keep count after a compiled block of whole episodes changed the memory and the plan in place."""
+    def note_block(self, episodes: int, last_plan: int) -> None:
+        """Keep count after a compiled block of whole episodes changed the memory and the plan in place.
+
+        `last_plan` is the episode of the block in which the current plan was made, -1 if it is older.
+        """
+        if last_plan >= 0:
+            self._plan_version = self._outcomes + last_plan * self.problem.horizon
         self._decisions += episodes * self.problem.horizon
         self._outcomes += episodes * self.problem.horizon
-        if plans:
-            self._plan_version = self._outcomes
 
     def register(self, states: Iterable[State]) -> None:
         """Include these states in every plan from now on, visited or not: for exact regret and for figures."""
         for state in states:
             self._slot(state)
 
-    def save(self, path: Path) -> None:
-        """Write everything that the future depends on, in one file without pickle; atomic on a crash."""
-        manifest = {
-            "kind": self.kind,
-            "config": self._config,
-            "problem": state_file.fingerprint(self.problem),
-            "keys": [state_file.encode_key(key) for key in self._slot_of],
-            "open": sorted(self._open),
-            **self._extra_manifest(),
-            "decisions": self._decisions,
-            "outcomes": self._outcomes,
-            "plan_version": self._plan_version,
-        }
-        state_file.write(Path(path), manifest, self._arrays())
-
-    @classmethod
-    def restore(cls, path: Path, problem: Problem, **told: Any) -> Self:
-        """The agent as it was saved, for the same problem; a bad file gives a StateFileError and nothing else."""
-        manifest, arrays = state_file.read(Path(path))
-        if manifest.get("kind") != cls.kind:
-            raise StateFileError(f"{path} holds a {manifest.get('kind')!r} agent, not a {cls.kind!r} one.")
-        state_file.check_problem(Path(path), manifest["problem"], problem)
-        agent = cls._from_config(problem, manifest["config"], **told)
-        keys = [state_file.decode_key(key) for key in manifest["keys"]]
-        agent._slot_of = {key: slot for slot, key in enumerate(keys)}
-        try:
-            agent._take_arrays(arrays)
-        except (KeyError, ValueError, IndexError) as error:
-            raise StateFileError(f"{path} does not fit this agent: {error}.") from error
-        state_file.check_states(Path(path), problem, keys, agent.tables)
-        agent._open = set(manifest["open"])
-        agent._decisions, agent._outcomes = manifest["decisions"], manifest["outcomes"]
-        agent._plan_version = manifest["plan_version"]
-        agent._take_extra(manifest)
-        return agent
-
-    @classmethod
-    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
-        raise TypeError(f"{cls.__name__} cannot be restored")
-
-    def _extra_manifest(self) -> dict[str, Any]:
-        """What a subclass must remember beyond the arrays, as JSON."""
-        return {}
-
-    def _take_extra(self, manifest: dict[str, Any]) -> None:
-        """The reverse of `_extra_manifest`."""
-
-    def _before_learning(self, transition: Transition, feature: Array, costs: Array | None) -> None:
-        """A hook for rules that watch outcomes (the appendix's warm-up)."""
-
-    def _told(self, state: State) -> KnownState:
-        """What this agent is told about a state."""
-        return self.problem.look_up(state)
+    def _prepare(self, transition: Transition, feature: Array, costs: Array | None) -> Callable[[], None]:
+        """For rules that watch outcomes: check now, when an error changes nothing; return what to do then."""
+        return lambda: None
 
     def _assess(self, step: int, known: KnownState) -> tuple[int, float, float, int, Array, Array]:
         """The choice at a state that no plan covers, from the newest data, with its bounds and radii (M,)."""
@@ -247,7 +206,7 @@ class LeastSquaresAgent:
         alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
         bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
         stage = step if self._stages > 1 else 0
-        weights, plans = self.current.weights[step], int(self.current.count[0])
+        weights, plans = self.current.weights[step], int(self.current.made[0])
         choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
         return (*choice, bounds, radii)
 
@@ -278,73 +237,3 @@ class LeastSquaresAgent:
 
     def _log_dets(self) -> Array:
         return np.array([self.memory.cost.log_det, self.memory.value.log_det])
-
-    def _check_step(self, step: int) -> None:
-        if not 0 <= step < self.problem.horizon:
-            raise InputError(
-                f"step must lie in 0..{self.problem.horizon - 1} (H = {self.problem.horizon}), but is {step}."
-            )
-
-    def _checked_costs(self, cost: float | tuple[float, ...] | None) -> Array | None:
-        if cost is None:
-            if self.rules.penalty:
-                raise InputError("the penalised objective r − λ'c needs a cost with every outcome, but got None.")
-            return None
-        costs = np.atleast_1d(np.asarray(cost, dtype=np.float64))
-        if costs.shape != (self.problem.constraints,) or not np.isfinite(costs).all():
-            raise InputError(
-                f"cost must be {self.problem.constraints} finite number(s), but is {cost!r}. "
-                "If it was not measured, pass None: a missing cost never enters the regression."
-            )
-        return costs
-
-    def _arrays(self) -> dict[str, NDArray[np.generic]]:
-        parts: dict[str, Any] = {
-            "tables": self.tables,
-            "plan": self.current,
-            "cost": self.memory.cost,
-            "value": self.memory.value,
-        }
-        arrays = {
-            f"{part}.{name}": array
-            for part, group in parts.items()
-            for name, array in group._asdict().items()
-            if isinstance(array, np.ndarray)
-        }
-        for name in ("cost_moment", "reward_moment", "transition_moment"):
-            arrays[f"memory.{name}"] = getattr(self.memory, name)
-        arrays["planned_log_det"] = self.planned_log_det
-        return arrays
-
-    def _take_arrays(self, arrays: dict[str, NDArray[np.generic]]) -> None:
-        """The reverse of `_arrays`, on a fresh agent."""
-
-        def filled(group: Any, part: str) -> Any:
-            names = [name for name, old in group._asdict().items() if isinstance(old, np.ndarray)]
-            return group._replace(**{name: arrays[f"{part}.{name}"] for name in names})
-
-        self.tables = filled(self.tables, "tables")
-        self.current = filled(self.current, "plan")
-        sums: dict[str, Any] = {n: arrays[f"memory.{n}"] for n in ("cost_moment", "reward_moment", "transition_moment")}
-        cost: Ridge = filled(self.memory.cost, "cost")
-        value: Ridge = filled(self.memory.value, "value")
-        self.memory = Memory(cost=cost, value=value, **sums)
-        self.planned_log_det = arrays["planned_log_det"]
-        self.scratch = np.zeros((len(self.scratch), self.tables.features.shape[1]))
-        self._action_sets = [state_file.action_set(self.tables, slot) for slot in range(len(self._slot_of))]
-
-
-def _new_plan(horizon: int, slots: int, constraints: int, dimension: int) -> Plan:
-    return Plan(
-        weights=np.zeros((horizon, dimension)),
-        gamma_hat=np.zeros((horizon, constraints, dimension)),
-        radius=np.zeros((horizon, constraints)),
-        values=np.zeros((horizon + 1, slots)),
-        score=np.zeros((horizon, slots)),
-        row=np.full((horizon, slots), -1, dtype=np.int64),
-        length=np.zeros((horizon, slots)),
-        bound=np.zeros((horizon, slots, constraints)),
-        reason=np.zeros((horizon, slots), dtype=np.int64),
-        planned=np.zeros(1, dtype=np.int64),
-        count=np.zeros(1, dtype=np.int64),
-    )

@@ -1,13 +1,15 @@
 """LSVI-UCB (Jin et al. 2020) in the paper's three roles: unconstrained, told γ*, and penalised."""
 
+import hashlib
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tether.agents.checks import check_choice, checked_episodes, checked_number, checked_radius
 from tether.agents.least_squares import LeastSquaresAgent
-from tether.agents.slucb_qvi import check_choice, value_radius
+from tether.agents.slucb_qvi import VALUE_RADII, value_radius
 from tether.errors import InputError
 from tether.learning.safe_sets import EXACT
 from tether.learning.statistics import PLAIN, TUNED, Rules
@@ -29,8 +31,11 @@ class LsviConfig:
 
     def __post_init__(self) -> None:
         check_choice("replan", self.replan, ("every-episode", "on-doubling"))
-        if not 0.0 <= self.penalty < np.inf:
-            raise InputError(f"penalty λ' must be finite and >= 0, but is {self.penalty}.")
+        object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
+        object.__setattr__(self, "value_ridge", checked_number("value_ridge", self.value_ridge))
+        object.__setattr__(self, "penalty", checked_number("penalty λ'", self.penalty))
+        object.__setattr__(self, "c_beta", checked_number("c_beta", self.c_beta))
+        object.__setattr__(self, "episodes", checked_episodes(self.episodes))
 
 
 class LsviUcb(LeastSquaresAgent):
@@ -50,8 +55,11 @@ class LsviUcb(LeastSquaresAgent):
         origin: Origin = "none"
         if true_gamma is not None:
             told = np.asarray(true_gamma, dtype=np.float64)
-            if told.size != gamma.size:
-                raise InputError(f"true_gamma must have shape (H, M, d) = {gamma.shape}, but has {told.shape}.")
+            shapes = [gamma.shape] + ([(problem.horizon, d)] if m == 1 else [])
+            if told.shape not in shapes or not np.isfinite(told).all():
+                raise InputError(
+                    f"true_gamma must be finite with shape (H, M, d) = {gamma.shape}, but has {told.shape}."
+                )
             gamma, origin = told.reshape(gamma.shape), "exact"
         self._told_gamma = true_gamma is not None
         stages = 1 if config.pooled else problem.horizon
@@ -68,6 +76,7 @@ class LsviUcb(LeastSquaresAgent):
             tuned_radius=0.0,
             value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
             gap_floor=0.0,
+            warms_up=False,
             penalty=config.penalty,
             known_gamma=np.ascontiguousarray(gamma),
         )
@@ -81,14 +90,15 @@ class LsviUcb(LeastSquaresAgent):
             cost_origin=origin,
             value_origin="theorem" if config.value_radius == "theorem" else "tuned",
             replans_rarely=config.replan == "on-doubling",
-            config={**asdict(config), "told_gamma": self._told_gamma},
+            config={**asdict(config), "told_gamma": digest_of(true_gamma)},
         )
 
     @classmethod
     def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
         settings = {name: value for name, value in config.items() if name != "told_gamma"}
-        if config["told_gamma"] != (told.get("true_gamma") is not None):
-            raise InputError("this state was saved by an agent that was told γ*: pass the same true_gamma again.")
+        if config["told_gamma"] != digest_of(told.get("true_gamma")):
+            was = "not told γ*" if config["told_gamma"] is None else "told another γ*"
+            raise InputError(f"this state was saved by an agent that was {was}: pass the same true_gamma as then")
         return cls(problem, LsviConfig(**settings), **told)
 
     def _told(self, state: State) -> KnownState:
@@ -96,3 +106,10 @@ class LsviUcb(LeastSquaresAgent):
         known = super()._told(state)
         costs: Array = self.rules.known_gamma @ known.actions.phi_0
         return KnownState(known.key, known.actions, costs)
+
+
+def digest_of(true_gamma: ArrayLike | None) -> str | None:
+    """Identifies γ* in a saved state without storing it; None if there was none."""
+    if true_gamma is None:
+        return None
+    return hashlib.sha256(np.ascontiguousarray(true_gamma, dtype=np.float64).tobytes()).hexdigest()

@@ -1,10 +1,13 @@
 """SLUCB-QVI: Algorithm 1, with the explorers, radii and conditionings of THEORY sections 4 to 7."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 
+from tether.agents import state_file
+from tether.agents.checks import check_choice, checked_episodes, checked_number, checked_radius
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.errors import AssumptionError, InputError
 from tether.learning.confidence import (
@@ -25,8 +28,8 @@ from tether.learning.statistics import (
     TUNED,
     Rules,
 )
-from tether.problem.problem import Problem
-from tether.records import Array, Decision, Origin, State, Transition
+from tether.problem.problem import KnownState, Problem
+from tether.records import Array, Origin, State, StateKey, Transition
 
 Explorer = Literal["paper", "certified", "directional", "adaptive"]
 EXPLORERS: dict[str, int] = {
@@ -36,10 +39,12 @@ EXPLORERS: dict[str, int] = {
     "adaptive": ADAPTIVE,
 }
 
+VALUE_RADII = ("remaining", "theorem")
 RADII: dict[str, int] = {"theorem": SMALLEST, "mixture": MIXTURE, "classical": CLASSICAL}
 
-RANK_TOLERANCE = 1e-9
-"""Singular values of the safe features below this part of the largest are treated as unknown directions."""
+RANK_TOLERANCE = 1e-3
+"""Singular values of the safe features below this part of the largest are treated as unknown directions: a cost that is
+declared to ten digits then determines γ* to seven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +86,13 @@ class SlucbConfig:
         check_choice("condition_on", self.condition_on, ("state", "all"))
         check_choice("unknown_cost", self.unknown_cost, ("certified", "appendix"))
         check_choice("replan", self.replan, ("every-episode", "on-doubling"))
-        for name, radius in (("cost_radius", self.cost_radius), ("value_radius", self.value_radius)):
-            if isinstance(radius, str):
-                allowed = tuple(RADII) if name == "cost_radius" else ("remaining", "theorem")
-                check_choice(name, radius, allowed)
-            elif not 0.0 <= radius < np.inf:
-                raise InputError(f"{name} must be finite and >= 0, but is {radius}.")
+        object.__setattr__(self, "cost_radius", checked_radius("cost_radius", self.cost_radius, RADII))
+        object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
+        if self.cost_ridge is not None:
+            object.__setattr__(self, "cost_ridge", checked_number("cost_ridge", self.cost_ridge))
+        object.__setattr__(self, "value_ridge", checked_number("value_ridge", self.value_ridge))
+        object.__setattr__(self, "c_beta", checked_number("c_beta", self.c_beta))
+        object.__setattr__(self, "episodes", checked_episodes(self.episodes))
 
     @classmethod
     def paper(cls, beta: float, *, ridge: float = 1.0) -> Self:
@@ -105,16 +111,14 @@ class SlucbQvi(LeastSquaresAgent):
         m, d = problem.constraints, problem.dimension
         gamma_norm = np.array(problem.gamma_norm)
         basis, known_gamma = np.eye(d), np.zeros((problem.horizon, m, d))
-        conditioning = STATE
-        if problem.baseline_cost is None and config.unknown_cost == "certified":
-            conditioning = UNKNOWN
-        elif config.condition_on == "all":
+        conditioning = STATE if problem.baseline_cost is not None else UNKNOWN
+        if config.condition_on == "all":
             conditioning = ALL
             basis, known_gamma, gamma_norm = known_facts(problem, gamma_norm)
-        self._warms_up = problem.baseline_cost is None and config.unknown_cost == "appendix"
+        self._warms_up = conditioning == UNKNOWN and config.unknown_cost == "appendix"
         if self._warms_up and not config.episodes:
             raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
-        tuned = isinstance(config.cost_radius, float | int)
+        tuned = not isinstance(config.cost_radius, str)
         rules = Rules(
             horizon=problem.horizon,
             explorer=EXPLORERS[config.explorer],
@@ -128,10 +132,11 @@ class SlucbQvi(LeastSquaresAgent):
             tuned_radius=float(config.cost_radius) if tuned else 0.0,
             value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
             gap_floor=problem.gap_floor,
+            warms_up=self._warms_up,
             penalty=0.0,
             known_gamma=known_gamma,
         )
-        origin: Origin = "tuned" if tuned or self._warms_up else "theorem"
+        origin: Origin = "tuned" if tuned else "theorem"
         default_ridge = default_cost_ridge(problem.noise, problem.gamma_norm, d)
         super().__init__(
             problem,
@@ -145,39 +150,61 @@ class SlucbQvi(LeastSquaresAgent):
             replans_rarely=config.replan == "on-doubling",
             config=asdict(config),
         )
-        self._warmup: dict[tuple[int, int], tuple[int, Array]] = {}
+        self._warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}
 
     @classmethod
     def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
         return cls(problem, SlucbConfig(**config), **told)
 
-    def act(self, step: int, state: State) -> Decision:
-        """Line 9 of Algorithm 1. While τ_h(s) is being measured (appendix A.4), the safe action."""
-        if self._warms_up:
-            self._slot(state)
-        return super().act(step, state)
+    @property
+    def watches_outcomes(self) -> bool:
+        """While safe costs are being measured, each outcome of a safe action counts."""
+        return self._warms_up
 
     def _extra_manifest(self) -> dict[str, Any]:
-        return {"warmup": [[*where, rounds, total.tolist()] for where, (rounds, total) in self._warmup.items()]}
+        return {
+            "warmup": [
+                [step, state_file.encode_key(key), rounds, total.tolist()]
+                for (step, key), (rounds, total) in self._warmup.items()
+            ]
+        }
 
     def _take_extra(self, manifest: dict[str, Any]) -> None:
-        self._warmup = {(step, slot): (rounds, np.array(total)) for step, slot, rounds, total in manifest["warmup"]}
+        for step, key, rounds, total in manifest["warmup"]:
+            self._warmup[step, state_file.decode_key(key)] = (rounds, np.array(total))
 
-    def _before_learning(self, transition: Transition, feature: Array, costs: Array | None) -> None:
-        """Appendix A.4: average the cost of a_0(s) until τ̂ + 6σ√(log K/n) <= τ, then fix the gap."""
-        if not self._warms_up or costs is None:
-            return
-        step, slot = transition.step, self._slot(transition.state)
-        known = self.tables.baseline_cost[step, slot]
-        if not np.isnan(known).all() or not np.array_equal(feature, self.tables.phi_0[:, slot]):
-            return
-        rounds, total = self._warmup.get((step, slot), (0, np.zeros_like(costs)))
-        rounds, total = rounds + 1, total + costs
-        self._warmup[step, slot] = (rounds, total)
+    def _told(self, state: State) -> KnownState:
+        """What the problem says; while a_0's cost is unknown, τ minus the gap that the warm-up has established."""
+        known = super()._told(state)
+        if self._warms_up:
+            known.baseline_cost[:] = [self._measured(step, known.key) for step in range(self.problem.horizon)]
+        return known
+
+    def _measured(self, step: int, key: StateKey) -> Array:
+        """Appendix A.4: τ − 4σ√(log K/n) once τ̂ + 6σ√(log K/n) <= τ, NaN before. Used as a gap, never as a fact."""
         problem, episodes = self.problem, int(self.config.episodes or 0)
-        pairs = list(zip(total / rounds, problem.noise, problem.threshold, strict=True))
-        if all(warmup_passed(mean, noise, episodes, rounds, tau) for mean, noise, tau in pairs):
-            known[:] = [tau - warmup_gap(noise, episodes, rounds) for _, noise, tau in pairs]
+        rounds, total = self._warmup.get((step, key), (0, np.zeros(problem.constraints)))
+        limits = list(zip(total / max(rounds, 1), problem.noise, problem.threshold, strict=True))
+        if not all(warmup_passed(mean, noise, episodes, rounds, tau) for mean, noise, tau in limits):
+            return np.full(problem.constraints, np.nan)
+        return np.array([tau - warmup_gap(noise, episodes, rounds) for _, noise, tau in limits])
+
+    def _prepare(self, transition: Transition, feature: Array, costs: Array | None) -> Callable[[], None]:
+        """Average the cost of a_0(s) at (s, h) until the warm-up's test is passed; then stop counting."""
+        if not self._warms_up or costs is None:
+            return lambda: None
+        step, known = transition.step, self._told(transition.state)
+        if not np.isnan(known.baseline_cost[step]).any() or not np.array_equal(feature, known.actions.phi_0):
+            return lambda: None
+        rounds, total = self._warmup.get((step, known.key), (0, np.zeros_like(costs)))
+
+        def count() -> None:
+            self._warmup[step, known.key] = (rounds + 1, total + costs)
+            slot = self._slot_of.get(known.key)
+            if slot is not None:
+                self.tables.baseline_cost[step, slot] = self._measured(step, known.key)
+
+        return count
 
 
 def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Array]:
@@ -194,7 +221,7 @@ def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Arra
     known = [problem.look_up(state) for state in problem.states]
     facts = np.array([entry.actions.phi_0 for entry in known])
     costs = np.array([entry.baseline_cost for entry in known])  # (S, H, M)
-    left, singular, right = np.linalg.svd(facts, full_matrices=True)
+    left, singular, right = np.linalg.svd(facts, full_matrices=False)
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
     inverse = right[:rank].T @ (left[:, :rank] / singular[:rank]).T  # (d, S)
     gamma = np.einsum("ds,shm->hmd", inverse, costs)
@@ -210,7 +237,8 @@ def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Arra
             f"Assumption 4 bounds ‖γ*‖ by {gamma_norm}, but the known safe costs alone need a larger γ*. "
             "Raise gamma_norm."
         )
-    return right[rank:].T, gamma, np.sqrt(np.maximum(rest, 0.0))
+    complement = np.linalg.svd(right[:rank], full_matrices=True)[2][rank:].T
+    return complement, gamma, np.sqrt(np.maximum(rest, 0.0))
 
 
 def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float) -> Array:
@@ -224,9 +252,3 @@ def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_
     steps = episodes * problem.horizon
     radius = paper_value_term(problem.dimension, problem.horizon, steps, problem.confidence, c_beta)
     return np.full(problem.horizon, radius)
-
-
-def check_choice(name: str, value: object, allowed: Any) -> None:
-    """Refuse a misspelt option by naming the right ones."""
-    if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}, but is {value!r}.")

@@ -9,23 +9,49 @@ import io
 import json
 import os
 import zipfile
+import zlib
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 
 from tether import __version__
 from tether.compiled import KERNEL
 from tether.errors import InputError, StateFileError
 from tether.learning.tables import Tables
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
-from tether.problem.problem import Problem
-from tether.records import StateKey
+from tether.problem.problem import KnownState, Problem
+from tether.records import State, StateKey
 
 FORMAT = "tether-state-1"
 MANIFEST = "manifest.json"
 MANIFEST_HASH = "manifest.sha256"
+
+
+class Manifest(BaseModel):
+    """What a saved state says of itself, beside its arrays. Subclasses of the agent may add entries."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    format: Literal["tether-state-1"]
+    kind: str
+    config: dict[str, Any]
+    problem: dict[str, Any]
+    keys: list[Any]
+    open: list[tuple[NonNegativeInt, NonNegativeInt]]
+    decisions: NonNegativeInt
+    outcomes: NonNegativeInt
+    plan_version: int
+    arrays: dict[str, str]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if any(decision >= self.decisions for decision, _ in self.open) or self.plan_version > self.outcomes:
+            raise ValueError("its counters contradict each other")
+        return self
 
 
 def write(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[np.generic]]) -> None:
@@ -40,7 +66,7 @@ def write(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[np.gen
         "arrays": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
     text = json.dumps(full, indent=1, sort_keys=True).encode()
-    part = path.with_name(path.name + ".part")
+    part = path.parent / f"{path.name}.part"
     try:
         with part.open("wb") as file:
             with zipfile.ZipFile(file, "w") as archive:
@@ -51,29 +77,39 @@ def write(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[np.gen
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
-        raise StateFileError(f"cannot write {path}: {error.strerror or error}.") from error
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            raise StateFileError(f"cannot write {path}: {error.strerror or error}.") from error
+        raise
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-    """The manifest and the arrays, after every hash was checked."""
+def read(path: Path, kind: str) -> tuple[Manifest, dict[str, NDArray[np.generic]]]:
+    """The manifest and the arrays of an agent of this kind, after every hash was checked."""
     try:
         with zipfile.ZipFile(path) as archive:
             text = archive.read(MANIFEST)
             if hashlib.sha256(text).hexdigest() != archive.read(MANIFEST_HASH).decode():
                 raise StateFileError(f"{path}: the manifest was altered since it was saved.")
-            manifest: dict[str, Any] = json.loads(text)
-            if manifest.get("format") != FORMAT:
-                raise StateFileError(f"{path} has format {manifest.get('format')!r}; this version reads {FORMAT!r}.")
-            contents = {name: archive.read(f"{name}.npy") for name in manifest["arrays"]}
+            manifest = Manifest.model_validate_json(text)
+            contents = {name: archive.read(f"{name}.npy") for name in manifest.arrays}
     except FileNotFoundError:
         raise StateFileError(f"there is no saved state at {path}.") from None
-    except (zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise StateFileError(f"{path} is not a complete saved state of Tether: {error}.") from error
+    except (LookupError, OSError, ValueError) as error:
+        raise StateFileError(f"{path} is not a complete saved state of Tether: {error}.") from error
+    if manifest.kind != kind:
+        raise StateFileError(f"{path} holds a {manifest.kind!r} agent, not a {kind!r} one.")
+    arrays = {}
     for name, data in contents.items():
-        if hashlib.sha256(data).hexdigest() != manifest["arrays"][name]:
+        if hashlib.sha256(data).hexdigest() != manifest.arrays[name]:
             raise StateFileError(f"{path}: the array {name!r} was altered since it was saved.")
-    arrays = {name: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False) for name, data in contents.items()}
+        try:
+            arrays[name] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+        except (ValueError, EOFError, TypeError, SyntaxError) as error:
+            raise StateFileError(f"{path}: {name!r} is not an array of numbers: {error}.") from error
     return manifest, arrays
 
 
@@ -106,17 +142,33 @@ def check_problem(path: Path, saved: dict[str, Any], problem: Problem) -> None:
             )
 
 
-def check_states(path: Path, problem: Problem, keys: list[StateKey], tables: Tables) -> None:
-    """Where states are listed by index, the saved features must be the problem's own."""
-    if not isinstance(problem.states, range):
-        return
-    for slot, key in enumerate(keys):
-        if not (isinstance(key, int) and key in problem.states):
-            raise StateFileError(f"{path} knows state {key!r}, which this problem does not have.")
-        saved, here = action_set(tables, slot), problem.look_up(key).actions
-        same = np.array_equal(saved.endpoints, here.endpoints) and np.array_equal(saved.phi_0, here.phi_0)
+def listed_states(problem: Problem, keys: list[StateKey]) -> list[tuple[int, State]]:
+    """(slot, state) of each saved state, where the problem lists its states; else nothing can be compared."""
+    if problem.states is None:
+        return []
+    if isinstance(problem.states, range):
+        states: dict[StateKey, State] = {key: key for key in keys if isinstance(key, int) and key in problem.states}
+    else:
+        states = {problem.key_of(state): state for state in problem.states}
+    for key in keys:
+        if key not in states:
+            raise InputError(f"it knows state {key!r}, which this problem does not list")
+    return [(slot, states[key]) for slot, key in enumerate(keys)]
+
+
+def check_states(path: Path, keys: list[StateKey], tables: Tables, told: dict[int, KnownState]) -> None:
+    """Where states are listed, the saved features and safe costs must be the problem's own."""
+    for slot, here in told.items():
+        saved = action_set(tables, slot)
+        same = (
+            saved.is_star == here.actions.is_star
+            and saved.baseline == here.actions.baseline
+            and np.array_equal(saved.endpoints, here.actions.endpoints)
+            and np.array_equal(saved.phi_0, here.actions.phi_0)
+            and np.array_equal(tables.baseline_cost[:, slot], here.baseline_cost, equal_nan=True)
+        )
         if not same:
-            raise StateFileError(f"{path} was saved with other features for state {key!r}.")
+            raise StateFileError(f"{path} was saved with other features or safe costs for state {keys[slot]!r}.")
 
 
 def action_set(tables: Tables, slot: int) -> ActionSet:
@@ -148,4 +200,5 @@ def decode_key(value: Any) -> StateKey:
             return bytes.fromhex(value["bytes"])
         return tuple(decode_key(entry) for entry in value["tuple"])
     key: StateKey = value
+    hash(key)
     return key

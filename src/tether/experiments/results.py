@@ -4,7 +4,7 @@ How to use it (figures and reports do nothing else):
 
     results = load(Path("out/figure1"))
     for cell in results.cells:                 # one per world x agent x options, in the order of the spec
-        cell.label                             # "Ours, directional (cost β theorem, value β=2 tuned)": unique, ready to print
+        cell.label                             # unique, e.g. "Ours, certified (cost β theorem, value β=0.1 tuned)"
         cell.agent, cell.explorer, cell.world  # registry names
         cell.cost_radius_origin                # "theorem", "tuned", "exact" (told γ*) or "none" (no constraint)
         cell.value_radius_origin
@@ -178,7 +178,12 @@ def environment() -> dict[str, str]:
     from tether import __version__
     from tether.compiled import KERNEL
 
-    return {"version": __version__, "platform": platform.platform(), "kernel": KERNEL, "python": platform.python_version()}
+    return {
+        "version": __version__,
+        "platform": platform.platform(),
+        "kernel": KERNEL,
+        "python": platform.python_version(),
+    }
 
 
 def encode(info: CellInfo, seed: int, columns: Mapping[str, Array], metadata: Mapping[str, Any]) -> bytes:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.compiled import compiled
+from tether.errors import InputError
 from tether.learning.backup import Plan, make_plan
 from tether.learning.statistics import Memory, Rules, observe
 from tether.learning.tables import Tables
@@ -77,39 +79,55 @@ def simulate(
     streams: Streams,
     progress: Callable[[int], None] | None = None,
 ) -> Books:
-    """Run `episodes` episodes of an agent that has not started yet."""
+    """Run `episodes` episodes, in compiled blocks unless the agent watches single outcomes."""
     agent.register(range(world.state_count))
+    if agent.watches_outcomes:
+        return simulate_stepwise(world, agent, episodes, streams, progress)
+    if list(agent.known_states) != list(range(world.state_count)):
+        raise InputError(
+            "a compiled run needs an agent that knows the states 0..S-1 in this order; use a new agent, or "
+            "simulate_stepwise."
+        )
     truth, books = truth_of(world), new_books(episodes)
     horizon, constraints = world.problem.horizon, world.problem.constraints
     for first, last in _blocks(episodes):
         uniforms = streams.transitions.random((last - first, horizon + 1))
         normals = streams.noise.standard_normal((last - first, horizon, constraints))
         part = Books(*(column[first:last] for column in books))
-        plans = run_block(
+        last_plan = run_block(
             agent.memory, agent.rules, agent.tables, agent.current, agent.scratch, truth, uniforms, normals,
             agent.replans_rarely, agent.planned_log_det, part,
         )  # fmt: skip
-        agent.note_block(last - first, plans)
+        agent.note_block(last - first, last_plan)
         if progress is not None:
             progress(last - first)
     return books
 
 
-def simulate_stepwise(world: LinearMDP, agent: LeastSquaresAgent, episodes: int, streams: Streams) -> Books:
+def simulate_stepwise(
+    world: LinearMDP,
+    agent: LeastSquaresAgent,
+    episodes: int,
+    streams: Streams,
+    progress: Callable[[int], None] | None = None,
+) -> Books:
     """The same run through plan, act and observe. It reads like Algorithm 1 and is what a live system does."""
     agent.register(range(world.state_count))
     truth, books = truth_of(world), new_books(episodes)
     for episode in range(episodes):
         state = world.reset(streams)
         agent.plan()
-        start_episode(agent.tables, agent.current, truth, state, episode, books)
+        slots = np.array([agent.slot_of(s) for s in range(world.state_count)])
+        start_episode(agent.tables, agent.current, truth, slots, state, episode, books)
         for step in range(world.problem.horizon):
             decision = agent.act(step, state)
             transition = world.step(decision, streams)
             agent.observe(transition)
-            length = agent.current.length[step, state]
+            length = agent.current.length[step, slots[state]]
             note_step(truth, step, decision.feature, transition.reward, length, episode, books)
             state = transition.next_state
+        if progress is not None:
+            progress(1)
     return books
 
 
@@ -132,11 +150,12 @@ def run_block(
     planned_log_det: Array,
     books: Books,
 ) -> int:
-    """Episodes of plan, act, observe on states whose slot is their index; returns the number of plans made."""
+    """Episodes of plan, act, observe where a state's slot is its index; returns the last that planned, or -1."""
     stages = memory.value.gram.shape[0]
     costs = np.empty(rules.threshold.shape[0])
     feature = np.empty(truth.theta.shape[1])
-    plans = 0
+    last_plan = -1
+    slots = np.arange(truth.mu.shape[2])
     for episode in range(uniforms.shape[0]):
         state = draw(truth.initial, uniforms[episode, 0])
         if is_due(memory, rarely, planned_log_det):
@@ -144,8 +163,8 @@ def run_block(
             for stage in range(stages):
                 planned_log_det[0, stage] = memory.cost.log_det[stage]
                 planned_log_det[1, stage] = memory.value.log_det[stage]
-            plans += 1
-        start_episode(tables, plan, truth, state, episode, books)
+            last_plan = episode
+        start_episode(tables, plan, truth, slots, state, episode, books)
         for step in range(rules.horizon):
             chosen_feature(tables, plan, step, state, feature)
             reward, next_state = play(
@@ -158,7 +177,7 @@ def run_block(
             observe(memory, rules, stage, step, feature, reward, costs, True, next_slot)
             note_step(truth, step, feature, reward, plan.length[step, state], episode, books)
             state = next_state
-    return plans
+    return last_plan
 
 
 @compiled
@@ -188,7 +207,9 @@ def chosen_feature(tables: Tables, plan: Plan, step: int, slot: int, feature: Ar
 
 
 @compiled
-def start_episode(tables: Tables, plan: Plan, truth: Truth, state: int, episode: int, books: Books) -> None:
+def start_episode(
+    tables: Tables, plan: Plan, truth: Truth, slots: NDArray[np.int64], state: int, episode: int, books: Books
+) -> None:
     """The exact value of this episode's policy from its first state, beside the optimum and the plan's own claim."""
     horizon, dimension = truth.theta.shape
     count = truth.mu.shape[2]
@@ -203,7 +224,7 @@ def start_episode(tables: Tables, plan: Plan, truth: Truth, state: int, episode:
                 q[k] += truth.mu[step, k, s] * values[s]
         for s in range(count):
             if step > 0 or s == state:
-                chosen_feature(tables, plan, step, s, feature)
+                chosen_feature(tables, plan, step, slots[s], feature)
                 fresh[s] = 0.0
                 for k in range(dimension):
                     fresh[s] += q[k] * feature[k]
@@ -211,7 +232,7 @@ def start_episode(tables: Tables, plan: Plan, truth: Truth, state: int, episode:
             values[s] = fresh[s]
     books.value[episode] = values[state]
     books.optimal_value[episode] = truth.optimal[state]
-    books.optimism[episode] = plan.values[0, state] - truth.optimal[state]
+    books.optimism[episode] = plan.values[0, slots[state]] - truth.optimal[state]
     books.worst_cost[episode] = -np.inf
 
 

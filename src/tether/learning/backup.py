@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.compiled import compiled
-from tether.learning.ridge import unwhiten, whiten
+from tether.learning.forms import project_rows
+from tether.learning.ridge import refresh_spectrum, unwhiten, whiten
 from tether.learning.safe_sets import EXACT
 from tether.learning.scores import assess
 from tether.learning.statistics import ADAPTIVE, DIRECTIONAL, PAPER, Memory, Rules, fit_cost, target_moment
-from tether.learning.tables import Tables, build, project_rows, refresh
+from tether.learning.tables import Tables, build, refresh
 from tether.records import Array
 
 QUARTER = 0.25
@@ -33,7 +34,24 @@ class Plan(NamedTuple):
     bound: Array  # (H, S, M)
     reason: NDArray[np.int64]  # (H, S)
     planned: NDArray[np.int64]  # slots covered by the plan (1,)
-    count: NDArray[np.int64]  # plans made so far, this one included (1,)
+    made: NDArray[np.int64]  # plans made so far, this one included (1,)
+
+
+def new_plan(horizon: int, slots: int, constraints: int, dimension: int) -> Plan:
+    """The safe action everywhere."""
+    return Plan(
+        weights=np.zeros((horizon, dimension)),
+        gamma_hat=np.zeros((horizon, constraints, dimension)),
+        radius=np.zeros((horizon, constraints)),
+        values=np.zeros((horizon + 1, slots)),
+        score=np.zeros((horizon, slots)),
+        row=np.full((horizon, slots), -1, dtype=np.int64),
+        length=np.zeros((horizon, slots)),
+        bound=np.zeros((horizon, slots, constraints)),
+        reason=np.zeros((horizon, slots), dtype=np.int64),
+        planned=np.zeros(1, dtype=np.int64),
+        made=np.zeros(1, dtype=np.int64),
+    )
 
 
 @compiled
@@ -44,12 +62,14 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
     slots = tables.slots[0]
     rows = tables.start[slots]
     learns_cost = rules.conditioning != EXACT
-    plan.count[0] += 1
-    hope = share_of_hope(rules, plan.count[0])
+    plan.made[0] += 1
+    hope = share_of_hope(rules, plan.made[0])
     work, facts = np.empty((5, widest_state(tables))), np.empty((4, constraints))
     for step in range(rules.horizon - 1, -1, -1):
         stage = step if stages > 1 else 0
         refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
+        if learns_cost:
+            refresh_spectrum(memory.cost, stage)
         fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
         moment = target_moment(memory, stage, plan.values[step + 1], slots)
         whiten(memory.value.factor[stage], moment)

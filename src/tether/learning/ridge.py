@@ -15,11 +15,16 @@ PENDING = 4
 """Rank-one updates that tables may still owe; past that they are rebuilt from the factor."""
 
 REFACTOR_EVERY = 4096
-"""Updates after which U is computed afresh from A, so that rounding cannot pile up."""
+"""Updates after which U is computed afresh from A, so that rounding cannot pile up…"""
+
+REFACTOR_CONDITION = 1e6
+"""…unless A is so ill-conditioned that the sum has lost more digits than the rotations."""
 
 
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Ridges λ_j of the mixtures behind `grid_radius`; fixed before any data, since each spends its share of δ."""
+
+ULP = 2.0**-52
 
 SPECTRUM_LAG = 0.05
 """The spectrum of V is computed afresh once log det(A) has grown by this much per dimension."""
@@ -121,17 +126,20 @@ def solve(factor: Array, moment: Array) -> Array:
 
 @compiled
 def update_factor(factor: Array, x: Array) -> None:
-    """U after A ← A + xxᵀ, by plane rotations; x (p,) is used up."""
+    """U after A ← A + xxᵀ, by plane rotations; x (p,) is used up.
+
+    Rotations are orthogonal, so the error stays that of U, relative to √cond(A); A itself would lose cond(A).
+    """
     size = x.shape[0]
     for k in range(size):
         old = factor[k, k]
         new = np.sqrt(old * old + x[k] * x[k])
-        cosine = new / old
-        sine = x[k] / old
+        cosine, sine = old / new, x[k] / new
         factor[k, k] = new
         for i in range(k + 1, size):
-            factor[k, i] = (factor[k, i] + sine * x[i]) / cosine
-            x[i] = cosine * x[i] - sine * factor[k, i]
+            before = factor[k, i]
+            factor[k, i] = cosine * before + sine * x[i]
+            x[i] = cosine * x[i] - sine * before
 
 
 @compiled
@@ -189,7 +197,7 @@ def add_observation(ridge: Ridge, stage: int, feature: Array) -> None:
         for i in range(rank):
             gram[k, i] += inside[k] * inside[i]
     update_factor(factor, inside)
-    if ridge.updates[stage] % REFACTOR_EVERY == 0:
+    if ridge.updates[stage] % REFACTOR_EVERY == 0 and condition(ridge, stage) < REFACTOR_CONDITION:
         refactor(ridge, stage)
 
 
@@ -229,6 +237,35 @@ def refresh_spectrum(ridge: Ridge, stage: int) -> None:
             total += np.log(1.0 + max(eigenvalues[k] - ridge.ridge + error, 0.0) / GRID[j])
         ridge.grid_log_det[stage, j] = total
     ridge.grid_at[stage] = ridge.log_det[stage]
+
+
+@compiled
+def condition(ridge: Ridge, stage: int) -> float:
+    """An upper bound on the condition number of A: its trace over a lower bound on its least eigenvalue."""
+    trace = 0.0
+    for k in range(ridge.gram.shape[1]):
+        trace += ridge.gram[stage, k, k]
+    bound: float = trace / (ridge.ridge + ridge.least[stage])
+    return bound
+
+
+@compiled
+def relative_error(ridge: Ridge, stage: int) -> float:
+    """A bound ρ on what rounding does to ‖x‖_{A^{-1}}, relative to itself: 4 ulp √n (√cond + min(cond, 1e6)).
+
+    n updates round independently, so errors grow like √n. The first term is the rotations', the second that of
+    refactoring, which is left out where the condition is larger. Tests measure it over 1e6 updates at condition 1e8.
+    """
+    worst = condition(ridge, stage)
+    error: float = 4.0 * ULP * np.sqrt(1.0 + ridge.updates[stage]) * (np.sqrt(worst) + min(worst, REFACTOR_CONDITION))
+    return error
+
+
+@compiled
+def rounding_of_sum(ridge: Ridge, stage: int) -> float:
+    """What rounding in a sum of n terms does to ‖A^{-1}b‖_A, per unit of ‖b‖: 4 ulp √n / √(least eigenvalue)."""
+    error: float = 4.0 * ULP * np.sqrt((1.0 + ridge.updates[stage]) / (ridge.ridge + ridge.least[stage]))
+    return error
 
 
 def inverse_norm(features: Array, factor: Array) -> Array:

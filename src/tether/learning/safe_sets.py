@@ -21,11 +21,14 @@ ROUNDING = 1e-9
 Between two rebuilds det(A) grows by at most 16 and at most 64 updates are made. One update changes the true
 width by rounding of at most 4 ulp (|g·x| + |share| |g·f|) <= 32 ulp ‖x‖_G, and `share` itself has by then
 drifted by at most 64·16 ulp of its size, which adds 64·16·4 ulp ‖x‖_G: together under 64·(32 + 4096) ulp
-‖x‖_G < 1e-10 ‖x‖_G. The factor 10 covers the factor U itself (condition up to 1e12).
+‖x‖_G < 1e-10 ‖x‖_G. What the conditioning of A itself adds is `ridge.relative_error`, which enlarges the radius.
 """
 
 INWARD = 1.0 - 1e-15
 """Lengths are rounded toward the safe action."""
+
+OVERFLOW = -1e300
+"""A bound below this is an overflow, not a cheap action."""
 
 STATE, ALL, UNKNOWN, EXACT = 0, 1, 2, 3
 """What the cost regression is conditioned on: c(f) = τ_s here; the same everywhere; nothing; γ* itself."""
@@ -75,8 +78,8 @@ def affine_lengths(
         else:
             step = 0.0
             hope = 0.0
-        step = 1.0 if upper <= threshold else step
-        hope = 1.0 if lower <= threshold else hope
+        step = 1.0 if OVERFLOW < upper <= threshold and slack > 0.0 else step
+        hope = 1.0 if OVERFLOW < lower <= threshold and slack > 0.0 else hope
         # NaN and negative steps fail the comparison and give 0; `min` alone would let NaN through.
         length[i] = (step if step < length[i] else length[i]) if step > 0.0 else 0.0
         optimistic[i] = (hope if hope < optimistic[i] else optimistic[i]) if hope > 0.0 else 0.0
@@ -87,7 +90,7 @@ def bound_along(mean_0: float, mean: float, g00: float, g0x: float, gxx: float, 
     """⟨ĝ, x(α)⟩ + β ‖x(α)‖_G at α = `at`, without conditioning (THEORY section 7)."""
     rest = 1.0 - at
     norm2 = rest * rest * g00 + 2.0 * at * rest * g0x + at * at * gxx
-    norm = np.sqrt(max(norm2, 0.0)) + ROUNDING * (np.sqrt(g00) + np.sqrt(gxx))
+    norm = np.sqrt(0.0 if norm2 < 0.0 else norm2) + ROUNDING * (np.sqrt(g00) + np.sqrt(gxx))
     bound: float = rest * mean_0 + at * mean + radius * norm
     return bound
 
@@ -100,7 +103,7 @@ def largest_unconditioned_step(
 
     A negative `radius` gives the optimistic step.
     """
-    if bound_along(mean_0, mean, g00, g0x, gxx, radius, 1.0) <= threshold:
+    if OVERFLOW < bound_along(mean_0, mean, g00, g0x, gxx, radius, 1.0) <= threshold:
         return 1.0
     slope = mean - mean_0
     room = threshold - mean_0
@@ -122,7 +125,7 @@ def largest_unconditioned_step(
             shrink = 1e-12
             for _ in range(4):
                 step = candidate * (1.0 - shrink)
-                if bound_along(mean_0, mean, g00, g0x, gxx, radius, step) <= threshold:
+                if OVERFLOW < bound_along(mean_0, mean, g00, g0x, gxx, radius, step) <= threshold:
                     best = max(best, step)
                     break
                 shrink *= 100.0
@@ -152,7 +155,7 @@ def unconditioned_lengths(
             hope = largest_unconditioned_step(mean_0, mean[i], g00, cross[i], gxx, -radius, threshold)
         else:
             upper = bound_along(mean_0, mean[i], g00, cross[i], gxx, radius, 1.0)
-            step = 1.0 if upper <= threshold else 0.0
+            step = 1.0 if OVERFLOW < upper <= threshold else 0.0
             hope = step
         # With several constraints the smaller step must satisfy them all; that is verified on the chosen ray.
         length[i] = (step if step < length[i] else length[i]) if step > 0.0 else 0.0

@@ -66,12 +66,16 @@ def assess(
             declared = rules.threshold[j]  # a_0(s) is declared safe, whatever the data can prove so far
             proven = mean_0[j] + radius[j] * np.sqrt(g00)
             bound[j] = proven if proven < declared else declared
+            measured = rules.threshold[j] - baseline_cost[j]  # the warm-up's lower estimate of the gap, if any
             gap[j] = max(rules.gap_floor, rules.threshold[j] - proven)
+            gap[j] = measured if measured > gap[j] else gap[j]
+            if rules.warms_up and measured != measured:
+                trouble = WARM_UP
             continue
         bound[j] = baseline_cost[j]
         gap[j] = rules.threshold[j] - baseline_cost[j]
-        if baseline_cost[j] != baseline_cost[j]:
-            trouble = WARM_UP
+        if gap[j] != gap[j]:
+            trouble = BAD_NUMBERS
         elif not gap[j] > 0.0:
             trouble = NO_SLACK
         elif rules.reduces_radius and rules.conditioning == STATE:
@@ -195,7 +199,7 @@ def score_rays(
         a = at[i]
         rest = 1.0 - a
         norm2 = rest * rest * v00 + 2.0 * a * rest * v0x[i] + a * a * vxx[i]
-        norm2 = norm2 if norm2 > 0.0 else 0.0
+        norm2 = 0.0 if norm2 < 0.0 else norm2
         score[i] = rest * value_0 + a * value[i] + norm_scale * np.sqrt(norm2) + width_scale * a * width[i]
 
 

@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from tether.compiled import compiled
 from tether.learning.confidence import classical_radius, grid_radius, mixture_radius
-from tether.learning.ridge import GRID, Ridge, add_observation, lift, project, refresh_spectrum, solve
+from tether.learning.ridge import GRID, Ridge, add_observation, lift, project, relative_error, rounding_of_sum, solve
 from tether.learning.safe_sets import EXACT
 from tether.records import Array
 
@@ -33,6 +35,7 @@ class Rules(NamedTuple):
     tuned_radius: float
     value_radius: Array  # β_v of each step (H,)
     gap_floor: float
+    warms_up: bool  # play a_0(s) until its cost has been measured (appendix A.4)
     penalty: float  # λ' of the objective r − λ'c
     known_gamma: Array  # the part of γ*_h that known facts determine, or γ* itself (H, M, d)
 
@@ -105,14 +108,22 @@ def cost_radius(memory: Memory, rules: Rules, stage: int, constraint: int) -> fl
 @compiled
 def fit_cost(memory: Memory, rules: Rules, step: int, stage: int, gamma_hat: Array, radius: Array) -> None:
     """ĝ_h, lifted to R^d and added to the known part, into gamma_hat (M, d); β_c into radius (M,)."""
-    if rules.conditioning != EXACT:
-        refresh_spectrum(memory.cost, stage)
     for j in range(rules.threshold.shape[0]):
         radius[j] = cost_radius(memory, rules, stage, j)
         for k in range(gamma_hat.shape[1]):
             gamma_hat[j, k] = rules.known_gamma[step, j, k]
         if rules.conditioning != EXACT:
-            estimate = lift(memory.cost.basis, solve(memory.cost.factor[stage], memory.cost_moment[stage, j]))
+            inside = solve(memory.cost.factor[stage], memory.cost_moment[stage, j])
+            energy = 0.0  # ‖ĝ‖²_A
+            size = 0.0  # ‖Σzφ‖²
+            for k in range(inside.shape[0]):
+                energy += inside[k] * memory.cost_moment[stage, j, k]
+                size += memory.cost_moment[stage, j, k] * memory.cost_moment[stage, j, k]
+            # With ‖·‖_G off by a relative ρ, ĝ is off by ρ‖ĝ‖_A in the A-norm, and by what Σzφ lost: round outward.
+            error = relative_error(memory.cost, stage)
+            lost = rounding_of_sum(memory.cost, stage) * np.sqrt(size)
+            radius[j] += error * (radius[j] + np.sqrt(0.0 if energy < 0.0 else energy)) + lost
+            estimate = lift(memory.cost.basis, inside)
             for k in range(gamma_hat.shape[1]):
                 gamma_hat[j, k] += estimate[k]
 

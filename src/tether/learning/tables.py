@@ -14,6 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.compiled import compiled
+from tether.learning.forms import (
+    BLOCK,
+    conditioned_forms,
+    inner,
+    plain_forms,
+    project_columns,
+    project_rows,
+    whiten_columns,
+)
 from tether.learning.ridge import PENDING, Ridge
 from tether.problem.problem import KnownState
 from tether.records import Array
@@ -23,9 +32,6 @@ GROWTH_LIMIT = float(np.log(16.0))
 
 UPDATE_LIMIT = 64
 """Rebuild after this many updates in any case."""
-
-BLOCK = 512
-"""Rows that are projected together, so that the partial sums stay in the first-level cache."""
 
 
 class Tables(NamedTuple):
@@ -75,7 +81,7 @@ def add_state(tables: Tables, known: KnownState) -> Tables:
     slot = int(tables.slots[0])
     first = int(tables.start[slot])
     last = first + len(known.actions.endpoints)
-    tables = _with_room(tables, slot + 1, last)
+    tables = with_room(tables, slot + 1, last)
     tables.features[:, first:last] = known.actions.endpoints.T
     tables.phi_0[:, slot] = known.actions.phi_0
     tables.start[slot + 1] = last
@@ -86,7 +92,7 @@ def add_state(tables: Tables, known: KnownState) -> Tables:
     return tables
 
 
-def _with_room(tables: Tables, slots: int, rows: int) -> Tables:
+def with_room(tables: Tables, slots: int, rows: int) -> Tables:
     """Double the capacity of rows or slots when needed, so that n states cost O(n) copies in all."""
     changes: dict[str, Any] = {}
     if rows > tables.features.shape[1]:
@@ -132,10 +138,11 @@ def refresh(tables: Tables, cost: Ridge, value: Ridge, stage: int, learns_cost: 
         slots = tables.built[stage]
         rows = tables.start[slots]
         if learns_cost:
+            known = cost.basis.shape[1] < cost.basis.shape[0]
             for update in range(cost.pending_count[stage]):
                 direction = cost.pending[stage, update]
                 project_rows(tables.features, rows, direction, out[0])
-                update_cost_tables(tables, stage, direction, cost.pending_scale[stage, update], out[0])
+                update_cost_tables(tables, stage, direction, cost.pending_scale[stage, update], out[0], known)
         for update in range(value.pending_count[stage]):
             direction = value.pending[stage, update]
             project_rows(tables.features, rows, direction, out[1])
@@ -147,42 +154,15 @@ def refresh(tables: Tables, cost: Ridge, value: Ridge, stage: int, learns_cost: 
 
 
 @compiled
-def project_rows(features: Array, count: int, vector: Array, out: Array) -> None:
-    """out[i] = ⟨vector, column i⟩ for i < count: the bare matrix–vector product. features (d, R).
+def update_cost_tables(tables: Tables, stage: int, direction: Array, scale: float, product: Array, known: bool) -> None:
+    """One rank-one update of width2, cross and g00; product[i] = ⟨direction, x_i⟩.
 
-    Loops run from 0 over slices: only then does the compiler know that no index is negative, and vectorise.
+    With `known` the regression lives where known facts leave γ* open, and nothing further is conditioned on.
     """
-    for block in range(0, count, BLOCK):
-        end = min(block + BLOCK, count)
-        size = end - block
-        sums = out[block:end]
-        column = features[0, block:end]
-        weight = vector[0]
-        for i in range(size):
-            sums[i] = column[i] * weight
-        for k in range(1, features.shape[0]):
-            column = features[k, block:end]
-            weight = vector[k]
-            for i in range(size):
-                sums[i] += column[i] * weight
-
-
-@compiled
-def inner(columns: Array, column: int, vector: Array) -> float:
-    """⟨vector, column⟩: (d, S), (d,) -> scalar."""
-    total = 0.0
-    for k in range(vector.shape[0]):
-        total += columns[k, column] * vector[k]
-    return total
-
-
-@compiled
-def update_cost_tables(tables: Tables, stage: int, direction: Array, scale: float, product: Array) -> None:
-    """One rank-one update of width2, cross and g00; product[i] = ⟨direction, x_i⟩."""
     for slot in range(tables.built[stage]):
         first, last = tables.start[slot], tables.start[slot + 1]
         g00 = tables.g00[stage, slot]
-        along = inner(tables.phi_0, slot, direction)
+        along = 0.0 if known else inner(tables.phi_0, slot, direction)
         per_share = along / g00
         per_scale = along / scale
         shrink_widths(
@@ -204,7 +184,7 @@ def shrink_widths(
     for i in range(product.shape[0]):
         residual = product[i] - cross[i] * per_share
         left = width2[i] - residual * residual * per_conditioned
-        width2[i] = left if left > 0.0 else 0.0
+        width2[i] = 0.0 if left < 0.0 else left  # a NaN stays one, and certifies nothing
         cross[i] -= product[i] * per_scale
 
 
@@ -266,77 +246,3 @@ def build(tables: Tables, at: int, cost: Ridge, value: Ridge, stage: int, learns
             )
         first = last
     tables.built[at] = tables.slots[0]
-
-
-@compiled
-def project_columns(basis: Array, columns: Array) -> Array:
-    """basisᵀ · columns: (d, p), (d, n) -> (p, n)."""
-    dimension, rank = basis.shape
-    if rank == dimension:
-        return columns.copy()
-    inside = np.zeros((rank, columns.shape[1]))
-    for k in range(dimension):
-        for j in range(rank):
-            weight = basis[k, j]
-            for i in range(columns.shape[1]):
-                inside[j, i] += weight * columns[k, i]
-    return inside
-
-
-@compiled
-def whiten_columns(factor: Array, columns: Array) -> None:
-    """U^{-T} times each column, in place: (p, p), (p, n)."""
-    size, count = columns.shape
-    for k in range(size):
-        pivot = factor[k, k]
-        for i in range(count):
-            columns[k, i] /= pivot
-        for j in range(k + 1, size):
-            weight = factor[k, j]
-            for i in range(count):
-                columns[j, i] -= weight * columns[k, i]
-
-
-@compiled
-def conditioned_forms(x: Array, f: Array, known: bool, width2: Array, cross: Array) -> float:
-    """width2 and cross of whitened candidates x (p, n) given whitened f (p,); returns g00.
-
-    With `known` the regression already lives where f has no part, so there is nothing to condition on.
-    """
-    size, count = x.shape
-    g00 = 0.0
-    for k in range(size):
-        g00 += f[k] * f[k]
-    for i in range(count):
-        width2[i] = 0.0
-        cross[i] = 0.0
-    if known:
-        for k in range(size):
-            for i in range(count):
-                width2[i] += x[k, i] * x[k, i]
-        return 1.0
-    for k in range(size):
-        for i in range(count):
-            cross[i] += x[k, i] * f[k]
-    for k in range(size):
-        part = f[k] / g00
-        for i in range(count):
-            residual = x[k, i] - cross[i] * part
-            width2[i] += residual * residual
-    return g00
-
-
-@compiled
-def plain_forms(x: Array, f: Array, vxx: Array, v0x: Array) -> float:
-    """vxx and v0x of whitened candidates x (d, n) and f (d,); returns v00."""
-    size, count = x.shape
-    v00 = 0.0
-    for i in range(count):
-        vxx[i] = 0.0
-        v0x[i] = 0.0
-    for k in range(size):
-        v00 += f[k] * f[k]
-        for i in range(count):
-            vxx[i] += x[k, i] * x[k, i]
-            v0x[i] += x[k, i] * f[k]
-    return v00

@@ -21,11 +21,13 @@ class FiniteActions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", as_feature_rows(self.features, "features"))
-        if not 0 <= self.baseline < len(self.features):
+        is_index = isinstance(self.baseline, int | np.integer) and 0 <= self.baseline < len(self.features)
+        if not is_index:
             raise InputError(
                 f"baseline is action {self.baseline}, but there are {len(self.features)} actions: "
                 f"give an index from 0 to {len(self.features) - 1}."
             )
+        object.__setattr__(self, "baseline", int(self.baseline))
 
     @property
     def endpoints(self) -> Array:
@@ -57,7 +59,7 @@ class StarActions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "endpoints", as_feature_rows(self.endpoints, "endpoints"))
-        phi_0 = as_feature_rows(np.asarray(self.phi_0, dtype=np.float64)[None], "phi_0")[0]
+        phi_0 = as_feature_rows([self.phi_0], "phi_0")[0]
         if phi_0.shape != self.endpoints.shape[1:]:
             raise InputError(
                 f"phi_0 has {phi_0.size} entries but endpoints have {self.endpoints.shape[1]}: both live in R^d."
@@ -97,7 +99,10 @@ def feature_of(actions: ActionSet, action: Action) -> Array:
 
 def as_feature_rows(values: ArrayLike, name: str) -> Array:
     """A read-only C-ordered float copy of (N, d) features, refused unless finite."""
-    rows = np.array(values, dtype=np.float64, order="C")
+    try:
+        rows = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers of shape (N, d): {error}.") from error
     if rows.ndim != 2 or rows.size == 0:
         raise InputError(f"{name} must have shape (N, d) with N, d >= 1, but has shape {rows.shape}.")
     if not np.isfinite(rows).all():
@@ -109,8 +114,8 @@ def as_feature_rows(values: ArrayLike, name: str) -> Array:
 
 def check_norms(features: Array, limit: float, where: str) -> None:
     """Assumption 4: ‖φ(s, a)‖ <= limit (1 in the paper) for every row of (..., d)."""
-    norms = np.linalg.norm(features, axis=-1)
-    worst = float(norms.max())
+    with np.errstate(over="ignore"):  # a norm that overflows is infinite, and refused below
+        worst = float(np.linalg.norm(features, axis=-1).max())
     if not worst <= limit * (1.0 + NORM_TOLERANCE):
         raise AssumptionError(
             f"Assumption 4 needs ‖φ(s, a)‖ <= {limit:.6g}, but {where} has a feature of norm {worst:.6g}. "

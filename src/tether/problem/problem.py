@@ -63,16 +63,15 @@ class Problem:
     tight_baseline: str = "error"
 
     def __post_init__(self) -> None:
+        for name, size in (("horizon H", self.horizon), ("dimension d", self.dimension)):
+            if not (isinstance(size, int | np.integer) and size >= 1):
+                raise InputError(f"{name} must be an integer >= 1, but is {size!r}.")
         threshold = _per_constraint(self.threshold, None, "threshold")
         count = len(threshold)
         object.__setattr__(self, "threshold", threshold)
         object.__setattr__(self, "noise", _per_constraint(self.noise, count, "noise"))
-        bound = self.gamma_norm if self.gamma_norm != () else float(np.sqrt(self.dimension))
+        bound = self.gamma_norm if np.size(self.gamma_norm) else float(np.sqrt(self.dimension))
         object.__setattr__(self, "gamma_norm", _per_constraint(bound, count, "gamma_norm"))
-        if not (isinstance(self.horizon, int | np.integer) and self.horizon >= 1):
-            raise InputError(f"horizon H must be an integer >= 1, but is {self.horizon!r}.")
-        if not (isinstance(self.dimension, int | np.integer) and self.dimension >= 1):
-            raise InputError(f"dimension d must be an integer >= 1, but is {self.dimension!r}.")
         for name, value in (("noise", self.noise), ("gamma_norm", self.gamma_norm)):
             if not all(0.0 < entry < np.inf for entry in value):
                 raise AssumptionError(
@@ -114,33 +113,39 @@ class Problem:
     def key_of(self, state: State) -> StateKey:
         """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
         if self.key is not None:
-            return self.key(state)
+            return _hashable(self.key(state), f"key({state!r})")
         if isinstance(state, np.generic):
-            return state.item()  # type: ignore[no-any-return]
+            return self.key_of(state.item())
+        if isinstance(state, tuple):
+            return tuple(self.key_of(entry) for entry in state)
         if isinstance(state, np.ndarray):
-            if state.dtype.kind == "f" and not np.isfinite(state).all():
+            if state.dtype.kind not in "biufcSU":
+                raise InputError(
+                    f"state {state!r} is an array of {state.dtype}, whose content identifies nothing: "
+                    "pass key=..., a function from a state to something hashable, to Problem."
+                )
+            if state.dtype.kind in "fc" and not np.isfinite(state).all():
                 raise InputError(f"state {state!r} is not finite.")
             return ("array", state.dtype.str, state.shape, state.tobytes())
         if is_dataclass(state) and not isinstance(state, type):
             values = (self.key_of(getattr(state, field.name)) for field in fields(state))
             return (type(state).__name__, *values)
-        try:
-            hash(state)
-        except TypeError:
-            raise InputError(
-                f"state {state!r} of type {type(state).__name__} is not hashable: "
-                "pass key=..., a function from a state to something hashable, to Problem."
-            ) from None
         if isinstance(state, float) and not np.isfinite(state):
             raise InputError(f"state {state!r} is not finite.")
-        return state  # type: ignore[no-any-return]
+        return _hashable(state, f"state {state!r}")
 
     def _costs_of_baseline(self, state: State) -> Array:
         """τ_h(s) for every step and constraint, (H, M); all NaN when unknown."""
         costs = np.full((self.horizon, self.constraints), np.nan)
         if self.baseline_cost is not None:
             for step in range(self.horizon):
-                costs[step] = self.baseline_cost(step, state)
+                told = np.asarray(self.baseline_cost(step, state), dtype=np.float64)
+                if told.size != self.constraints:
+                    raise InputError(
+                        f"the safe action of state {state!r} has {told.size} costs at step {step}, but there are "
+                        f"{self.constraints} thresholds."
+                    )
+                costs[step] = told.reshape(self.constraints)
             check_baseline(costs, self.threshold, self.tight_baseline == "error", f"state {state!r}")
         return costs
 
@@ -185,13 +190,21 @@ class Problem:
         costs = None if baseline_cost is None else np.array(baseline_cost, dtype=np.float64)
         if costs is not None:
             wanted = (told.get("horizon"), len(sets))
-            if costs.shape[:2] != wanted or costs.ndim > 3:
+            count = np.size(told.get("threshold", 1))
+            if costs.shape != (*wanted, count) and (count > 1 or costs.shape != wanted):
                 raise InputError(
-                    f"baseline_cost must have shape (H, S) = {wanted} (or (H, S, M)), but has {costs.shape}."
+                    f"baseline_cost must have shape (H, S) = {wanted}, or (H, S, M) with M = {count} constraints, "
+                    f"but has {costs.shape}."
                 )
+
+        def actions(state: State) -> ActionSet:
+            if not (isinstance(state, int | np.integer) and 0 <= state < len(sets)):
+                raise InputError(f"state {state!r} is not one of this problem's states 0..{len(sets) - 1}.")
+            return sets[int(state)]
+
         problem = cls(
             dimension=ends.shape[2],
-            actions=lambda state: sets[state],
+            actions=actions,
             baseline_cost=None if costs is None else lambda step, state: costs[step, state],
             states=range(len(sets)),
             **told,
@@ -205,6 +218,19 @@ class Problem:
                 strict = problem.tight_baseline == "error"
                 check_baseline(rows[:, state], problem.threshold, strict, f"state {state}")
         return problem
+
+
+def _hashable(key: Any, what: str) -> StateKey:
+    """The key itself, refused by name if it cannot identify a state."""
+    try:
+        hash(key)
+    except TypeError:
+        raise InputError(
+            f"{what} of type {type(key).__name__} is not hashable: "
+            "pass key=..., a function from a state to something hashable, to Problem."
+        ) from None
+    checked: StateKey = key
+    return checked
 
 
 def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where: str) -> None:
@@ -223,7 +249,10 @@ def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where
 
 def _per_constraint(value: Any, count: int | None, name: str) -> tuple[float, ...]:
     """A tuple with one float per constraint, from a number or a sequence of them."""
-    numbers = tuple(float(entry) for entry in np.atleast_1d(np.asarray(value, dtype=np.float64)))
+    try:
+        numbers = tuple(float(entry) for entry in np.atleast_1d(np.asarray(value, dtype=np.float64)))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a number, or one per constraint, but is {value!r}.") from error
     if count is not None and len(numbers) == 1:
         numbers *= count
     if not numbers or (count is not None and len(numbers) != count):

@@ -68,6 +68,12 @@ class LinearMDP:
             if array.shape != shape or not np.isfinite(array).all():
                 raise InputError(f"{name} must be finite with shape {shape}, but has shape {array.shape}.")
             object.__setattr__(self, name, array)
+        shapes_of_sets = {(actions.is_star, actions.endpoints.shape) for actions in self._known}
+        if len(shapes_of_sets) > 1:
+            raise InputError(
+                "a LinearMDP needs the same kind and number of actions in every state, but its states have "
+                f"{sorted((('star' if star else 'finite'), shape[0]) for star, shape in shapes_of_sets)}."
+            )
         _check_probabilities(self.initial, "initial")
         for step in range(p.horizon):
             mu = self.true_mu[step]

@@ -92,10 +92,11 @@ def _best_mixture(world: LinearMDP, step: int, q: Array) -> Array:
     for state in range(world.state_count):
         points = np.vstack([world.phi_0[state], world.endpoints[state]])
         costs = points @ world.true_gamma[step].T
+        limited = np.isfinite(world.problem.threshold)  # an infinite τ is no constraint
         solution = linprog(
             -(points @ q),
-            A_ub=costs.T,
-            b_ub=world.problem.threshold,
+            A_ub=costs.T[limited],
+            b_ub=np.array(world.problem.threshold)[limited],
             A_eq=np.ones((1, len(points))),
             b_eq=[1.0],
             bounds=(0.0, None),

@@ -1,0 +1,227 @@
+"""`tether`: parses, calls, prints. Whatever takes time to import is imported by the command that needs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tether import cli_output as output
+from tether.errors import InputError, TetherError
+
+if TYPE_CHECKING:
+    from tether.experiments.results import Results
+    from tether.experiments.specs import Study
+
+app = typer.Typer(
+    name="tether",
+    help="Reinforcement learning that keeps every step's cost under a threshold while it learns.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+FIGURES = {
+    "figure1": "SLUCB-QVI on synthetic environments (section 5.1)",
+    "figure2": "RSLUCB-QVI on Frozen Lake (section 5.2)",
+}
+
+
+def _studies() -> list[str]:
+    """The paper's figures, available or not, and the other studies that ship."""
+    from tether.experiments import specs
+
+    return [*FIGURES, *(name for name in specs.shipped() if name not in FIGURES)]
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in (*_studies(), "all") if name.startswith(incomplete)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="First seed; the spec's unless given.")]
+Out = Annotated[Path, typer.Option(help="Folder for results; each study has one of its own inside.")]
+Workers = Annotated[
+    int | None, typer.Option(min=0, help="Processes; all cores unless given. 0 runs in this process, for debuggers.")
+]
+EngineName = Annotated[str, typer.Option("--engine", help="local or ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster to join, e.g. auto; a local one is started unless given.")
+]
+Pictures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures and write the report.")]
+Folders = Annotated[list[Path] | None, typer.Argument(help="Study folders; every study in --out unless given.")]
+
+
+@app.callback(invoke_without_command=True)
+def _version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if show:
+        from tether import __version__
+
+        typer.echo(f"tether {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str, typer.Argument(help="figure1, figure2, another shipped study, or all figures.", autocompletion=_complete)
+    ] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="Few seeds and episodes: seconds instead of minutes.")] = False,
+    seed: Seed = None,
+    out: Out = Path("out"),
+    workers: Workers = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    figures: Pictures = True,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run the paper's studies, judge its claims, draw its figures."""
+    from tether.experiments.registry import nearest
+
+    if figure not in (known := [*_studies(), "all"]):
+        raise typer.BadParameter(f"there is no {figure!r}{nearest(figure, known)}")
+    with output.plain_failures(debug):
+        from tether.experiments import specs
+
+        available = [name for name in FIGURES if name in specs.shipped()]
+        if figure in FIGURES and figure not in available:
+            raise InputError(f"{figure} is not available in this version of Tether; there is: {', '.join(available)}.")
+        names = available if figure == "all" else [figure]
+        lacking = [name for name in FIGURES if name not in available] if figure == "all" else []
+        for name in lacking:
+            output.notice(f"{name} ({FIGURES[name]}) is not available in this version and is left out.")
+        reports = []
+        for name in names:
+            study = specs.paper_study(name).resized(quick=quick, first_seed=seed)
+            folder = out / (f"{name}-quick" if quick else name)
+            reports.append(_conduct(study, folder, engine, workers, address, figures))
+        whole = reports[0] if figure != "all" else {**output.merged(reports), "unavailable": lacking}
+        output.show_reports(whole, reports, json)
+
+
+@app.command()
+def run(
+    spec: Annotated[str, typer.Argument(help="A study in a TOML file, or the name of a shipped one.")],
+    quick: Annotated[bool, typer.Option("--quick", help="The spec's quick sizes.")] = False,
+    seed: Seed = None,
+    out: Out = Path("out"),
+    workers: Workers = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    figures: Pictures = True,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run a study from a TOML file, or continue it."""
+    with output.plain_failures(debug):
+        from tether.experiments import specs
+
+        study = specs.find(spec).resized(quick=quick, first_seed=seed)
+        folder = out / (f"{study.name}-quick" if quick else study.name)
+        report = _conduct(study, folder, engine, workers, address, figures)
+        output.show_reports(report, [report], json)
+
+
+def _conduct(
+    study: "Study", folder: Path, engine: str, workers: int | None, address: str | None, figures: bool
+) -> dict[str, Any]:
+    """Check cheaply, prepare the kernels once, then run."""
+    from tether.experiments.engines import make_engine
+
+    made = make_engine(engine, workers, address)
+    with output.compile_notice():
+        from tether.cli_study import conduct
+        from tether.warm import warm
+
+        warm()
+    return conduct(study, folder, made, figures)
+
+
+@app.command(name="list")
+def list_(json: Json = False, debug: Debug = False) -> None:
+    """Name the worlds, agents and figures, with their options."""
+    with output.plain_failures(debug):
+        from tether.cli_study import catalogue
+
+        output.show_catalogue(catalogue(FIGURES), json)
+
+
+@app.command()
+def plot(folders: Folders = None, out: Out = Path("out"), json: Json = False, debug: Debug = False) -> None:
+    """Draw the figures of finished studies again."""
+    with output.plain_failures(debug):
+        from tether.experiments import figures
+
+        paths = [path for loaded in _loaded(folders, out) for path in figures.draw(loaded, loaded.folder / "figures")]
+        output.show_paths(paths, json)
+
+
+@app.command()
+def report(folders: Folders = None, out: Out = Path("out"), json: Json = False, debug: Debug = False) -> None:
+    """Write one self-contained HTML page about finished studies."""
+    with output.plain_failures(debug):
+        from tether.experiments import report as page
+
+        loaded = _loaded(folders, out)
+        output.show_paths([page.write(loaded, out / "report.html")], json)
+
+
+def _loaded(folders: list[Path] | None, out: Path) -> "list[Results]":
+    """The given studies, or all that `out` holds."""
+    from tether.experiments.results import MANIFEST, load
+
+    found = folders or sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
+    if not found:
+        raise TetherError(f"{out} holds no study: run `tether reproduce figure1` first, or name a folder.")
+    return [load(folder) for folder in found]
+
+
+@app.command()
+def check(
+    spec: Annotated[str, typer.Argument(help="A study in a TOML file, or the name of a shipped one.")],
+    seed: Seed = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Validate a spec and its worlds' assumptions."""
+    with output.plain_failures(debug):
+        from tether.experiments import specs
+
+        study = specs.find(spec).resized(first_seed=seed)
+        with output.compile_notice():
+            from tether.experiments.checks import check_study
+
+            rows = check_study(study)
+        output.show_checks(study.name, rows, json)
+        if not all(row["holds"] for row in rows):
+            raise typer.Exit(1)
+
+
+@app.command()
+def bench(json: Json = False, debug: Debug = False) -> None:
+    """Measure speed and memory by ratio; needs a source checkout."""
+    with output.plain_failures(debug):
+        import tether
+
+        script = Path(tether.__file__).parents[2] / "benchmarks" / "run.py"
+        if not script.is_file():
+            raise TetherError("bench needs a source checkout: benchmarks/ is not part of the installed package.")
+        raise typer.Exit(
+            subprocess.run([sys.executable, script, *(["--json"] if json else [])], check=False).returncode
+        )
+
+
+def main(run_app: Callable[[], None] = app) -> None:
+    """The entry point: one BLAS thread (small matrices run slower on more), then the command."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    run_app()
+
+
+if __name__ == "__main__":
+    main()

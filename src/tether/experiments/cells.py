@@ -1,0 +1,128 @@
+"""From a study to its cells: build worlds and agents by name, and label them by what their decisions say."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tether.errors import InputError, TetherError
+from tether.experiments.registry import AGENTS, WORLDS, checked_options
+from tether.experiments.results import CellInfo
+from tether.experiments.specs import Choice, Study, spec_hash
+from tether.records import Radius
+from tether.world.linear_mdp import LinearMDP, Streams
+
+if TYPE_CHECKING:
+    from tether.agents.base import Agent
+
+
+def build_world(name: str, options: Mapping[str, Any], streams: Streams) -> LinearMDP:
+    """The instance of a world that a seed's streams draw."""
+    return WORLDS.get(name).build(streams.instance, **options)
+
+
+def build_agent(name: str, options: Mapping[str, Any], world: LinearMDP, episodes: int) -> "Agent":
+    """A new agent; those that need K are told it."""
+    kind = AGENTS.get(name)
+    told = {"episodes": episodes} if "episodes" in kind.options else {}
+    return kind.build(world, {**told, **options})
+
+
+def cells_of(study: Study) -> list[CellInfo]:
+    """Every cell of the study, checked: its options are known, its world and its agent can be built."""
+    cells = []
+    for world in study.worlds:
+        for options, varied in world.combinations():
+            checked = checked_options(f"world {world.name!r}", options, WORLDS.get(world.name).options)
+            place = _label(world, varied) if len(study.worlds) > 1 or world.grid else ""
+            try:
+                instance = build_world(world.name, checked, Streams.from_seed(study.first_seed))
+            except TetherError as error:
+                raise type(error)(f"world {place or world.name}: {error}") from error
+            cells += _cells_in(study, instance, world.name, checked, f" in {place}" if place else "")
+    for label, count in Counter(cell.label for cell in cells).items():
+        if count > 1:
+            raise InputError(f"two cells of study {study.name!r} are called {label!r}: give them different labels.")
+    return cells
+
+
+def _cells_in(
+    study: Study, instance: LinearMDP, world: str, world_options: dict[str, Any], place: str
+) -> list[CellInfo]:
+    """The study's agents in one world."""
+    cells = []
+    for agent in study.agents:
+        allowed = AGENTS.get(agent.name).options
+        for options, varied in agent.combinations():
+            checked = checked_options(f"agent {agent.name!r}", options, allowed)
+            label = _label(agent, varied) + place
+            cells.append(_described(study, label, instance, world, world_options, agent.name, checked))
+    return cells
+
+
+def _label(choice: Choice, varied: Mapping[str, Any]) -> str:
+    """The given label with {option} filled in; varied options that it does not mention are appended."""
+    template = choice.label or choice.name
+    try:
+        text = template.format(**{**choice.options, **varied})
+    except (KeyError, IndexError, ValueError) as error:
+        raise InputError(f"label {template!r} names an option that is not set: {error}") from None
+    unsaid = [f"{name}={value}" for name, value in varied.items() if "{" + name not in template]
+    return " ".join([text, *unsaid])
+
+
+def _described(
+    study: Study,
+    label: str,
+    instance: LinearMDP,
+    world: str,
+    world_options: dict[str, Any],
+    agent: str,
+    options: dict[str, Any],
+) -> CellInfo:
+    """Ask a new agent for one decision: the radii it rests on say where they come from."""
+    try:
+        made = build_agent(agent, options, instance, study.episodes)
+        made.plan()
+        decision = made.act(0, 0)
+    except TetherError as error:
+        raise type(error)(f"{label}: {error}") from error
+    cost, value = decision.cost_radius, decision.value_radius
+    chosen = [_chosen(agent, options, name) for name in ("cost_radius", "value_radius")]
+    identity = {
+        "world": world,
+        "world_options": world_options,
+        "agent": agent,
+        "options": options,
+        "episodes": study.episodes,
+    }
+    return CellInfo(
+        key=spec_hash(identity),
+        label=f"{label} ({radius_note(_named(cost, chosen[0]), _named(value, chosen[1]), cost.origin)})",
+        agent=agent,
+        explorer=AGENTS.get(agent).explorer(options),
+        world=world,
+        options=options,
+        world_options=world_options,
+        cost_radius_origin=cost.origin,
+        value_radius_origin=value.origin,
+    )
+
+
+def radius_note(cost: str, value: str, cost_origin: str) -> str:
+    """Whether β is the theorem's or tuned, in a few words for a legend."""
+    if cost_origin in ("exact", "none") or cost == value:
+        return value
+    return f"cost {cost}, value {value}"
+
+
+def _chosen(agent: str, options: Mapping[str, Any], name: str) -> Any:
+    """A radius as the spec gives it, or the agent's default."""
+    allowed = AGENTS.get(agent).options
+    return options.get(name, allowed[name].default if name in allowed else None)
+
+
+def _named(radius: Radius, chosen: Any) -> str:
+    """A tuned β by its number, or by the name of the rule that sets it."""
+    if radius.origin != "tuned":
+        return f"β {radius.origin}"
+    return f"β {chosen}, tuned" if isinstance(chosen, str) else f"β={radius.value:g} tuned"

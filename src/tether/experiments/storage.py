@@ -1,0 +1,86 @@
+"""Files that survive a crash: written whole or not at all, by one process at a time, with errors in plain words."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tether.errors import TetherError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two runs in one folder are then the user's own care
+    fcntl = None  # type: ignore[assignment]
+
+UNFINISHED = ".unfinished"
+REASONS = {
+    errno.ENOSPC: "the disk is full. Free some space",
+    errno.EDQUOT: "the disk quota is used up. Free some space",
+    errno.EFBIG: "the file would be larger than this system allows. Raise the limit",
+    errno.EROFS: "the folder is read-only. Choose another with --out",
+    errno.EACCES: "permission is denied. Choose another folder with --out",
+    errno.EPERM: "permission is denied. Choose another folder with --out",
+    errno.ENOTDIR: "part of the path is a file, not a folder. Choose another folder with --out",
+    errno.EEXIST: "part of the path is a file, not a folder. Choose another folder with --out",
+}
+
+
+@contextmanager
+def plain_errors(path: Path) -> Iterator[None]:
+    """Turn an operating-system error into one sentence and the way out."""
+    try:
+        yield
+    except OSError as error:
+        reason = REASONS.get(error.errno or 0, f"{error.strerror or error}. Choose another folder with --out")
+        raise TetherError(
+            f"cannot write {path}: {reason} and run the same command again; finished runs are kept."
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and see that it can be written to."""
+    with plain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe{UNFINISHED}"
+        probe.write_bytes(b"")
+        probe.unlink()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write the whole file or nothing: a temporary file, fsync, rename. Safe against kill -9 and loss of power."""
+    temporary = path.with_name(f".{path.name}{UNFINISHED}")
+    with plain_errors(path):
+        try:
+            with temporary.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Clear what a killed process left half written."""
+    for leftover in folder.glob(f".*{UNFINISHED}"):
+        with suppress(OSError):
+            leftover.unlink()
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Hold the folder against a second run; the system lets go of it even on kill -9."""
+    if fcntl is None:
+        yield
+        return
+    with plain_errors(folder):
+        stream = (folder / ".lock").open("w")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TetherError(f"another tether is writing to {folder}: wait for it, or choose another --out.") from None
+        yield

@@ -1,0 +1,113 @@
+"""Products and quadratic forms of many columns at once; every inner loop runs along memory and vectorises."""
+
+import numpy as np
+
+from tether.compiled import compiled
+from tether.records import Array
+
+BLOCK = 512
+"""Rows that are projected together, so that the partial sums stay in the first-level cache."""
+
+
+@compiled
+def project_rows(features: Array, count: int, vector: Array, out: Array) -> None:
+    """out[i] = ⟨vector, column i⟩ for i < count: the bare matrix–vector product. features (d, R).
+
+    Loops run from 0 over slices: only then does the compiler know that no index is negative, and vectorise.
+    """
+    for block in range(0, count, BLOCK):
+        end = min(block + BLOCK, count)
+        size = end - block
+        sums = out[block:end]
+        column = features[0, block:end]
+        weight = vector[0]
+        for i in range(size):
+            sums[i] = column[i] * weight
+        for k in range(1, features.shape[0]):
+            column = features[k, block:end]
+            weight = vector[k]
+            for i in range(size):
+                sums[i] += column[i] * weight
+
+
+@compiled
+def inner(columns: Array, column: int, vector: Array) -> float:
+    """⟨vector, column⟩: (d, S), (d,) -> scalar."""
+    total = 0.0
+    for k in range(vector.shape[0]):
+        total += columns[k, column] * vector[k]
+    return total
+
+
+@compiled
+def project_columns(basis: Array, columns: Array) -> Array:
+    """basisᵀ · columns: (d, p), (d, n) -> (p, n)."""
+    dimension, rank = basis.shape
+    if rank == dimension:
+        return columns.copy()
+    inside = np.zeros((rank, columns.shape[1]))
+    for k in range(dimension):
+        for j in range(rank):
+            weight = basis[k, j]
+            for i in range(columns.shape[1]):
+                inside[j, i] += weight * columns[k, i]
+    return inside
+
+
+@compiled
+def whiten_columns(factor: Array, columns: Array) -> None:
+    """U^{-T} times each column, in place: (p, p), (p, n)."""
+    size, count = columns.shape
+    for k in range(size):
+        pivot = factor[k, k]
+        for i in range(count):
+            columns[k, i] /= pivot
+        for j in range(k + 1, size):
+            weight = factor[k, j]
+            for i in range(count):
+                columns[j, i] -= weight * columns[k, i]
+
+
+@compiled
+def conditioned_forms(x: Array, f: Array, known: bool, width2: Array, cross: Array) -> float:
+    """width2 and cross of whitened candidates x (p, n) given whitened f (p,); returns g00.
+
+    With `known` the regression already lives where f has no part, so there is nothing to condition on.
+    """
+    size, count = x.shape
+    g00 = 0.0
+    for k in range(size):
+        g00 += f[k] * f[k]
+    for i in range(count):
+        width2[i] = 0.0
+        cross[i] = 0.0
+    if known:
+        for k in range(size):
+            for i in range(count):
+                width2[i] += x[k, i] * x[k, i]
+        return 1.0
+    for k in range(size):
+        for i in range(count):
+            cross[i] += x[k, i] * f[k]
+    for k in range(size):
+        part = f[k] / g00
+        for i in range(count):
+            residual = x[k, i] - cross[i] * part
+            width2[i] += residual * residual
+    return g00
+
+
+@compiled
+def plain_forms(x: Array, f: Array, vxx: Array, v0x: Array) -> float:
+    """vxx and v0x of whitened candidates x (d, n) and f (d,); returns v00."""
+    size, count = x.shape
+    v00 = 0.0
+    for i in range(count):
+        vxx[i] = 0.0
+        v0x[i] = 0.0
+    for k in range(size):
+        v00 += f[k] * f[k]
+        for i in range(count):
+            vxx[i] += x[k, i] * x[k, i]
+            v0x[i] += x[k, i] * f[k]
+    return v00

@@ -1,0 +1,156 @@
+"""Is the layout still true? Who imports whom, read from the syntax trees."""
+
+import ast
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tether
+
+PACKAGE = Path(tether.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+LEARNER, TRUTH = {"learning", "agents", "advisor"}, {"world"}
+SEES_BOTH = {"experiments", "cli", "docs", "warm"}
+"""Only these may know both what the learner is told and what it must find out."""
+
+MAY_IMPORT = {
+    "errors": set(),
+    "records": set(),
+    "compiled": set(),
+    "problem": {"records", "errors"},
+    "world": {"problem", "records", "errors", "compiled"},
+    "learning": {"problem", "records", "errors", "compiled"},
+    "agents": {"learning", "problem", "records", "errors", "compiled", "version"},
+    "advisor": {"agents", "learning", "problem", "records", "errors", "compiled", "version"},
+}
+"""Layer -> layers it may import, besides itself. `version` is tether.__version__."""
+
+
+def layer_of(path):
+    """The first part of the path under tether/; cli_*.py, docs_*.py and __main__.py belong to the command line."""
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "cli" if part.startswith("cli") or part == "__main__" else part
+
+
+@cache
+def imports_of(path):
+    """(line, dotted module, names) of every import of tether in a file, function bodies included."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name, ()) for alias in node.names if alias.name.split(".")[0] == "tether"]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                base = path.relative_to(PACKAGE.parent).with_suffix("").parts[: -node.level]
+                module = ".".join((*base, *filter(None, [module])))
+            if module.split(".")[0] == "tether":
+                found.append((node.lineno, module, tuple(alias.name for alias in node.names)))
+    return tuple(found)
+
+
+def targets_of(path):
+    """Layers that a file imports, with the line."""
+    for line, module, names in imports_of(path):
+        parts = module.split(".")
+        if len(parts) > 1:
+            yield line, "cli" if parts[1].startswith("cli") else parts[1]
+            continue
+        for name in names:  # from tether import X: a module, the version, or a public name that lives somewhere
+            home = tether._HOME.get(name, f"tether.{name}")
+            yield line, "version" if name == "__version__" else home.split(".")[1]
+
+
+MODULES = [path for path in SOURCES if path != PACKAGE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_layers_below_its_own(path):
+    layer = layer_of(path)
+    if layer not in MAY_IMPORT:
+        return
+    allowed = MAY_IMPORT[layer] | {layer}
+    wrong = [f"line {line}: {target}" for line, target in targets_of(path) if target not in allowed]
+    assert wrong == []
+
+
+def test_the_learner_never_sees_the_truth_and_the_truth_never_sees_the_learner():
+    wrong = []
+    for path in MODULES:
+        layer = layer_of(path)
+        for line, target in targets_of(path):
+            if (layer in LEARNER and target in TRUTH) or (layer in TRUTH and target in LEARNER):
+                wrong.append(f"{path.relative_to(PACKAGE)}:{line} imports {target}")
+    assert wrong == []
+
+
+def test_only_studies_see_both_sides():
+    both = {}
+    for path in MODULES:
+        targets = {target for _, target in targets_of(path)}
+        if targets & LEARNER and targets & TRUTH:
+            both[str(path.relative_to(PACKAGE))] = layer_of(path)
+    assert {name: layer for name, layer in both.items() if layer not in SEES_BOTH} == {}
+    assert both, "if nothing sees both sides, this test reads the imports wrongly"
+
+
+def test_nothing_below_the_studies_imports_them():
+    wrong = [
+        f"{path.relative_to(PACKAGE)}:{line} imports {target}"
+        for path in MODULES
+        for line, target in targets_of(path)
+        if target in SEES_BOTH and layer_of(path) not in SEES_BOTH
+    ]
+    assert wrong == []
+
+
+def test_every_layer_is_known():
+    """A new folder or module at the top must be given its place in the rules above."""
+    known = {*MAY_IMPORT, *SEES_BOTH, "__init__"}
+    assert {layer_of(path) for path in SOURCES} - known == set()
+
+
+def test_folders_are_one_deep_and_there_is_no_utils():
+    deep = [str(path.relative_to(PACKAGE)) for path in SOURCES if len(path.relative_to(PACKAGE).parts) > 2]
+    allowed = [name for name in deep if name.startswith("experiments/studies/")]
+    assert deep == allowed
+    assert [path.name for path in SOURCES if path.stem in ("utils", "util", "helpers", "misc", "common")] == []
+
+
+IMPORT_ONLY = "import sys, json; import tether; print(json.dumps(sorted(sys.modules)))"
+
+
+def test_importing_tether_loads_nothing_heavy():
+    run = subprocess.run([sys.executable, "-c", IMPORT_ONLY], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in json.loads(run.stdout)}
+    assert (
+        loaded & {"numba", "gymnasium", "matplotlib", "scipy", "pandas", "pyarrow", "ray", "plotly", "typer"} == set()
+    )
+
+
+def test_the_learner_runs_without_the_simulator():
+    """A live system imports the agent; neither the worlds nor the studies come along."""
+    command = "import sys, json; from tether import SlucbQvi; print(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(run.stdout))
+    assert "tether.agents.slucb_qvi" in loaded
+    assert {name for name in loaded if name.startswith(("tether.world", "tether.experiments"))} == set()
+    assert loaded & {"gymnasium", "matplotlib"} == set()
+
+
+def test_only_the_adapter_imports_gymnasium():
+    importers = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            if any(name.split(".")[0] == "gymnasium" for name in names):
+                importers.append(str(path.relative_to(PACKAGE)))
+    assert set(importers) <= {"world/gym_adapter.py"}

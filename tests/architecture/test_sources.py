@@ -1,0 +1,170 @@
+"""Sizes, documentation, and things that must not be in the sources."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tether
+
+PACKAGE = Path(tether.__file__).parent
+ROOT = PACKAGE.parent.parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+LONGEST_MODULE, LONGEST_FUNCTION = 300, 60
+LONG_MODULES: set[str] = set()
+"""Modules that may be longer. Each needs a reason here."""
+
+LONG_FUNCTIONS = {
+    "learning/scores.py::assess",  # one choice from start to end; a fifth of it is its signature
+}
+"""Functions that may be longer. Each needs a reason here."""
+
+ids = [str(path.relative_to(PACKAGE)) for path in SOURCES]
+
+
+def functions_of(path):
+    """Every function and method, with its length in lines (decorators and docstring included)."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            yield f"{path.relative_to(PACKAGE)}::{node.name}", node.end_lineno - first + 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_a_module_is_short_enough_to_read_at_one_sitting(path):
+    lines = len(path.read_text().splitlines())
+    assert lines <= LONGEST_MODULE or str(path.relative_to(PACKAGE)) in LONG_MODULES, f"{lines} lines"
+
+
+def test_functions_are_short_except_those_listed():
+    long = {name: size for path in SOURCES for name, size in functions_of(path) if size > LONGEST_FUNCTION}
+    assert {name: size for name, size in long.items() if name not in LONG_FUNCTIONS} == {}
+
+
+def test_the_list_of_exceptions_is_not_longer_than_it_must_be():
+    long = {name for path in SOURCES for name, size in functions_of(path) if size > LONGEST_FUNCTION}
+    assert long >= LONG_FUNCTIONS
+    sizes = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name for name in LONG_MODULES if sizes.get(name, 0) <= LONGEST_MODULE} == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_every_module_class_and_function_says_what_it_is(path):
+    """Private helpers, magic methods and functions inside functions may go without."""
+    tree = ast.parse(path.read_text())
+    silent = [] if ast.get_docstring(tree) or not path.read_text().strip() else ["the module"]
+
+    def visit(nodes):
+        for node in nodes:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                if not ast.get_docstring(node):
+                    silent.append(node.name)
+                if isinstance(node, ast.ClassDef):
+                    visit(node.body)
+
+    visit(tree.body)
+    assert silent == []
+
+
+PUBLIC = [name for name in tether.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_can_be_imported_and_is_documented(name):
+    thing = getattr(tether, name)
+    assert inspect.getdoc(thing)
+    assert thing.__doc__ and not thing.__doc__.startswith(f"{name}("), "the docstring is the one dataclasses invent"
+    assert getattr(importlib.import_module(tether._HOME[name]), name) is thing
+    assert thing.__module__ == tether._HOME[name]
+
+
+def test_public_names_are_unique_and_listed():
+    assert len(set(tether.__all__)) == len(tether.__all__)
+    assert sorted(dir(tether)) == sorted(tether.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = tether.nonsense
+
+
+def test_type_checkers_see_the_same_public_names_as_the_interpreter():
+    """The names under TYPE_CHECKING and those loaded on first use are two lists; they must agree."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    guarded = {}
+    for node in tree.body:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for line in node.body:
+                assert isinstance(line, ast.ImportFrom)
+                guarded.update({alias.name: line.module for alias in line.names})
+    assert guarded == tether._HOME
+
+
+MACHINE_PATHS = re.compile(r"""["'(\s](/(home|root|work|tmp|Users|usr|var|opt|mnt)/|[A-Za-z]:\\\\|~/)""")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_no_source_names_a_place_on_some_machine(path):
+    found = [line for line in path.read_text().splitlines() if MACHINE_PATHS.search(line)]
+    assert found == []
+
+
+UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_no_source_unpickles_or_evaluates(path):
+    """A saved state or a result from elsewhere must never be able to run code."""
+    wrong = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            wrong += [alias.name for alias in node.names if alias.name.split(".")[0] in UNSAFE]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in UNSAFE:
+            wrong.append(node.module)
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                wrong.append("allow_pickle")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
+            wrong.append(node.func.id)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
+            owner = node.func.value
+            if (
+                isinstance(owner, ast.Name)
+                and owner.id == "np"
+                and not any(k.arg == "allow_pickle" for k in node.keywords)
+            ):
+                wrong.append("np.load without allow_pickle=False")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_checks_are_not_asserts(path):
+    """An assert vanishes under python -O; a broken assumption must not."""
+    asserts = [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)]
+    assert asserts == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_randomness_is_always_an_argument(path):
+    """np.random.seed and the global functions are shared, order-dependent state."""
+    allowed = {"Generator", "SeedSequence", "default_rng", "PCG64", "BitGenerator"}
+    used = [
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "random"
+        and isinstance(node.value.value, ast.Name)
+        and node.value.value.id == "np"
+    ]
+    assert set(used) <= allowed
+
+
+def test_no_compiled_or_generated_file_is_under_version_control():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    generated = re.compile(r"(__pycache__/|\.pyc$|\.nbc$|\.nbi$|\.egg-info/|^\.venv|\.pytest_cache|\.hypothesis/)")
+    assert [line for line in listed.stdout.splitlines() if generated.search(line)] == []

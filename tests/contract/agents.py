@@ -1,0 +1,139 @@
+"""Every agent of the package by name, with the world it plays in; and how to compare two agents bit for bit."""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from tether import LsviConfig, LsviUcb, SlucbConfig, SlucbQvi
+from tether.agents.slucb_qvi import EXPLORERS
+from tether.problem.problem import Problem
+from tether.world.linear_mdp import Streams
+
+from .worlds import small_world, stationary_world, two_constraints
+
+
+@dataclass(frozen=True)
+class Case:
+    """One agent: how to make it, what the radius behind its decisions must be called, and whether it is safe."""
+
+    world: Any
+    make: Any
+    origin: str
+    told: dict[str, Any]
+
+    def restore(self, path):
+        return type(self.make()).restore(path, self.world.problem, **self.told)
+
+
+def _slucb(world, origin="theorem", **settings):
+    config = SlucbConfig(**settings)
+    return Case(world, lambda: SlucbQvi(world.problem, config), origin, {})
+
+
+def _lsvi(world, origin, *, told=False, **settings):
+    secret = {"true_gamma": world.true_gamma} if told else {}
+    return Case(world, lambda: LsviUcb(world.problem, LsviConfig(**settings), **secret), origin, secret)
+
+
+def _cases():
+    star, unknown, still = small_world(), small_world(known_costs=False), stationary_world()
+    paper = SlucbConfig.paper(1.0)
+    return {
+        **{f"explorer-{name}": _slucb(star, explorer=name) for name in EXPLORERS},
+        "radius-mixture": _slucb(star, cost_radius="mixture"),
+        "radius-classical": _slucb(star, cost_radius="classical"),
+        "radius-tuned": _slucb(star, "tuned", cost_radius=0.3),
+        "paper-with-one-beta": Case(star, lambda: SlucbQvi(star.problem, paper), "tuned", {}),
+        "value-radius-theorem": _slucb(star, value_radius="theorem", episodes=100, c_beta=0.01),
+        "condition-on-all": _slucb(star, condition_on="all"),
+        "unknown-certified": _slucb(unknown, unknown_cost="certified"),
+        "unknown-appendix": _slucb(unknown, "any", unknown_cost="appendix", episodes=60),
+        "unknown-appendix-paper": _slucb(unknown, "any", unknown_cost="appendix", episodes=60, explorer="paper"),
+        "replan-on-doubling": _slucb(star, replan="on-doubling"),
+        "pooled": _slucb(still, pooled=True),
+        "two-constraints": _slucb(two_constraints(), explorer="certified"),
+        "two-constraints-finite": _slucb(two_constraints(finite=True)),
+        "two-constraints-unknown": _slucb(two_constraints(known_costs=False)),
+        "lsvi-unconstrained": _lsvi(star, "none"),
+        "lsvi-told": _lsvi(star, "exact", told=True),
+        "lsvi-told-finite": _lsvi(two_constraints(finite=True), "exact", told=True, replan="on-doubling"),
+        "lsvi-penalised": _lsvi(star, "none", penalty=0.9),
+    }
+
+
+CASES = _cases()
+SAFE = [name for name, case in CASES.items() if case.origin in ("theorem", "any")]
+"""Agents that claim a guarantee, or that follow the paper's rule for unknown costs."""
+
+
+def play(world, agent, streams, episodes, *, register=False):
+    """Whole episodes through plan, act and observe; returns every decision."""
+    if register:
+        agent.register(range(world.state_count))
+    decisions = []
+    for _ in range(episodes):
+        state = world.reset(streams)
+        agent.plan()
+        for step in range(world.problem.horizon):
+            decision = agent.act(step, state)
+            seen = world.step(decision, streams)
+            agent.observe(seen)
+            decisions.append(decision)
+            state = seen.next_state
+    return decisions
+
+
+def essence(thing):
+    """A value that is equal for two things exactly when they are equal bit for bit (NaN equals NaN)."""
+    if isinstance(thing, np.ndarray):
+        return ("array", thing.dtype.str, thing.shape, thing.tobytes())
+    if isinstance(thing, np.generic):
+        return essence(np.asarray(thing))
+    if isinstance(thing, float):
+        return ("float", np.float64(thing).tobytes())
+    if isinstance(thing, dict):
+        return ("dict", tuple((essence(key), essence(value)) for key, value in thing.items()))
+    if isinstance(thing, set | frozenset):
+        return ("set", frozenset(essence(entry) for entry in thing))
+    if isinstance(thing, Problem) or callable(thing):
+        return ("same object", id(thing))
+    if is_dataclass(thing):
+        return (type(thing).__name__, tuple((f.name, essence(getattr(thing, f.name))) for f in fields(thing)))
+    if isinstance(thing, tuple | list):
+        names = getattr(thing, "_fields", range(len(thing)))
+        return (type(thing).__name__, tuple((name, essence(entry)) for name, entry in zip(names, thing, strict=True)))
+    return thing
+
+
+SCRATCH = ("scratch",)
+"""Work space that is overwritten before it is read."""
+
+
+def whole_state(agent):
+    """Everything that the agent's future can depend on."""
+    return {name: essence(value) for name, value in vars(agent).items() if name not in SCRATCH}
+
+
+def learned(agent):
+    """The sums, and whatever is kept with them, by name."""
+    parts = agent.memory._asdict()
+    flat = {f"{part}.{name}": essence(v) for part in ("cost", "value") for name, v in parts.pop(part)._asdict().items()}
+    return {**flat, **{name: essence(value) for name, value in parts.items()}}
+
+
+def changed(before, after):
+    """Names of the parts in which two whole states differ."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def choices(decisions):
+    """What was decided and why, without the running number."""
+    return [
+        essence((d.step, d.state, d.action, d.feature, d.is_baseline, d.reason, d.evidence, d.score)) for d in decisions
+    ]
+
+
+def twin_streams(seed):
+    """Two equal sets of streams."""
+    return Streams.from_seed(seed), Streams.from_seed(seed)

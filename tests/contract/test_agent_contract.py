@@ -1,0 +1,373 @@
+"""Does every agent keep its promises? One suite over all of them."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from tether import InputError, LsviUcb, SlucbConfig, SlucbQvi, not_star_convex
+from tether.agents.base import Agent
+from tether.agents.slucb_qvi import EXPLORERS
+from tether.experiments.simulate import simulate, simulate_stepwise
+from tether.world.linear_mdp import Streams
+from tether.world.planning import optimal_safe_policy
+
+from .agents import CASES, SAFE, changed, choices, essence, learned, play, twin_streams, whole_state
+
+every_agent = pytest.mark.parametrize("name", CASES)
+
+
+@every_agent
+def test_is_an_agent(name):
+    assert isinstance(CASES[name].make(), Agent)
+
+
+@every_agent
+def test_the_same_seed_gives_the_same_run(name):
+    case = CASES[name]
+    (one, two), (here, there) = (case.make(), case.make()), twin_streams(31)
+    first, second = play(case.world, one, here, 25), play(case.world, two, there, 25)
+    assert [essence(d) for d in first] == [essence(d) for d in second]
+    assert changed(whole_state(one), whole_state(two)) == []
+    other = play(case.world, case.make(), Streams.from_seed(32), 25)
+    assert [essence(d) for d in first] != [essence(d) for d in other]
+
+
+def _ask_everything(agent, world, states):
+    for state in states:
+        for step in range(world.problem.horizon):
+            agent.act(step, state)
+
+
+@every_agent
+def test_acting_never_changes_what_was_learned(name):
+    """Asked about every state, planned or not, in the middle of an episode: the sums stay as they are."""
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(33)
+    agent.register(range(2))
+    for _ in range(12):
+        state = case.world.reset(streams)
+        agent.plan()
+        for step in range(case.world.problem.horizon):
+            seen = case.world.step(agent.act(step, state), streams)
+            agent.observe(seen)
+            before = learned(agent)
+            _ask_everything(agent, case.world, _askable(case, name))
+            assert changed(before, learned(agent)) == []
+            state = seen.next_state
+
+
+def _askable(case, name):
+    """Under the appendix's rule being asked makes a state known, which is not learning: there, ask known ones only."""
+    return range(2 if name.startswith("unknown-appendix") else case.world.state_count)
+
+
+@every_agent
+def test_extra_questions_do_not_change_later_answers(name):
+    """One agent is asked about every state and every step all the time, its twin only where it plays."""
+    case = CASES[name]
+    (curious, twin), (here, there) = (case.make(), case.make()), twin_streams(34)
+    for agent in (curious, twin):
+        agent.register(range(2))  # of four: the others stay unplanned until they are reached
+    asked, plain = [], play(case.world, twin, there, 20)
+    for _ in range(20):
+        state = case.world.reset(here)
+        curious.plan()
+        for step in range(case.world.problem.horizon):
+            _ask_everything(curious, case.world, _askable(case, name))
+            decision = curious.act(step, state)
+            asked.append(decision)
+            seen = case.world.step(decision, here)
+            curious.observe(seen)
+            state = seen.next_state
+    assert choices(asked) == choices(plain)
+
+
+@every_agent
+def test_observing_never_changes_a_decision(name):
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(35)
+    made, copies = [], []
+    for _ in range(15):
+        state = case.world.reset(streams)
+        agent.plan()
+        for step in range(case.world.problem.horizon):
+            decision = agent.act(step, state)
+            made.append(decision)
+            copies.append(copy.deepcopy(decision))
+            seen = case.world.step(decision, streams)
+            untouched = essence(seen)
+            agent.observe(seen)
+            assert essence(seen) == untouched
+            state = seen.next_state
+    assert [essence(d) for d in made] == [essence(d) for d in copies]
+
+
+@every_agent
+def test_no_action_without_a_bound_under_the_threshold(name):
+    case = CASES[name]
+    problem = case.world.problem
+    decisions = play(case.world, case.make(), Streams.from_seed(36), 40)
+    assert any(not d.is_baseline for d in decisions), "an agent that never leaves a_0 proves nothing"
+    for d in decisions:
+        known = problem.look_up(d.state)
+        assert len(d.evidence) == problem.constraints
+        for j, bound in enumerate(d.evidence):
+            assert bound.threshold == (np.inf if case.origin == "none" else problem.threshold[j])
+            assert d.is_baseline or bound.bound <= bound.threshold
+            assert bound.radius.value >= 0.0
+            if case.origin != "any":
+                assert bound.radius.origin == case.origin
+            if problem.baseline_cost is not None and case.origin not in ("none", "exact"):
+                assert bound.baseline_cost == known.baseline_cost[d.step, j]
+        assert d.tightest in d.evidence
+        assert d.cost_bound == d.tightest.bound
+        assert d.value_radius.origin == ("theorem" if name == "value-radius-theorem" else "tuned")
+        if d.is_baseline:
+            np.testing.assert_array_equal(d.feature, known.actions.phi_0)
+            assert d.reason != "best"
+        else:
+            assert d.reason == "best"
+            row, length = (d.action.ray, d.action.length) if known.actions.is_star else (d.action, 1.0)
+            assert 0.0 < length <= 1.0
+            f, end = known.actions.phi_0, known.actions.endpoints[row]
+            np.testing.assert_allclose(d.feature, f + length * (end - f), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_safe_agents_never_exceed_the_threshold(name):
+    """60 episodes, seed 37. With δ = 0.01 a correct agent could fail once in a hundred runs; this seed is fixed."""
+    case = CASES[name]
+    tau = np.array(case.world.problem.threshold)
+    for d in play(case.world, case.make(), Streams.from_seed(37), 60):
+        true = case.world.true_gamma[d.step] @ d.feature
+        assert (true <= tau + 1e-12).all(), (d.step, d.state, d.reason, true.tolist())
+        for bound, cost in zip(d.evidence, true, strict=True):
+            assert d.is_baseline or cost <= bound.bound + 1e-12
+
+
+def _literal_bound(world, agent, history, d, j):
+    """The left side of Eq. (9) from the whole history, by explicit inverses: nothing of the tables is used.
+
+    The stated radius is β_c; every explorer but the paper's may shrink it to β_s (THEORY section 4).
+    """
+    known = world.problem.look_up(d.state)
+    seen = [(x, np.atleast_1d(z)[j]) for step, x, z in history if agent.config.pooled or step == d.step]
+    lam, size = agent.memory.cost.ridge, world.problem.dimension
+    gram = lam * np.eye(size) + sum((np.outer(x, x) for x, _ in seen), np.zeros((size, size)))
+    inverse = np.linalg.inv(gram)
+    gamma_hat = inverse @ sum((z * x for x, z in seen), np.zeros(size))
+    f, x, beta = known.actions.phi_0, d.feature, d.evidence[j].radius.value
+    if world.problem.baseline_cost is None:
+        return gamma_hat @ x + beta * np.sqrt(x @ inverse @ x)
+    g00, residual = f @ inverse @ f, gamma_hat @ f - known.baseline_cost[d.step, j]
+    share = f @ inverse @ x / g00
+    if agent.config.explorer != "paper":
+        beta = np.sqrt(beta**2 - residual**2 / g00)
+    apart = x - share * f
+    return gamma_hat @ x - share * residual + beta * np.sqrt(apart @ inverse @ apart)
+
+
+AUDITED = [name for name in CASES if not name.startswith(("lsvi", "unknown-appendix", "condition", "replan"))]
+
+
+@pytest.mark.parametrize("name", AUDITED)
+def test_the_stated_bound_is_the_one_that_the_whole_history_gives(name):
+    """An auditor with the log and the paper recomputes each bound; it must agree, and never be larger than stated."""
+    case = CASES[name]
+    agent, streams, history, audited = case.make(), Streams.from_seed(38), [], 0
+    for _ in range(40):
+        state = case.world.reset(streams)
+        agent.plan()
+        at_plan, planned = list(history), int(agent.current.planned[0])
+        for step in range(case.world.problem.horizon):
+            d = agent.act(step, state)
+            used = at_plan if agent._slot_of.get(state, planned) < planned else history
+            assert d.data_version == len(used)
+            if not d.is_baseline:
+                for j, stated in enumerate(d.evidence):
+                    literal = _literal_bound(case.world, agent, used, d, j)
+                    assert literal <= stated.bound + 1e-11
+                    assert stated.bound == pytest.approx(literal, abs=1e-7)
+                    audited += 1
+            seen = case.world.step(d, streams)
+            agent.observe(seen)
+            history.append((step, d.feature, seen.cost))
+            state = seen.next_state
+    assert audited > 20
+
+
+RADII = {
+    "radius-mixture": lambda spread, sigma, lam, norm: np.sqrt(sigma**2 * spread + lam * norm**2),
+    "radius-classical": lambda spread, sigma, lam, norm: sigma * np.sqrt(spread) + np.sqrt(lam) * norm,
+    "radius-tuned": lambda spread, sigma, lam, norm: 0.3,
+    "explorer-adaptive": lambda spread, sigma, lam, norm: np.sqrt(sigma**2 * (spread + 2 * np.log(6)) + lam * norm**2),
+}
+"""β_c from log det(A/λ) + 2 log(H/δ). The default takes the smallest of six radii that hold together, each with δ/6:
+it is at most the mixture's."""
+
+
+@pytest.mark.parametrize("name", RADII)
+def test_the_stated_radius_is_the_formula_of_its_name(name):
+    """β_c from the Gram matrix of the history: THEORY section 4, with a union over the H stages."""
+    case = CASES[name]
+    agent, streams, p = case.make(), Streams.from_seed(39), case.world.problem
+    lam, sigma, norm = agent.memory.cost.ridge, p.noise[0], p.gamma_norm[0]
+    grams = np.tile(lam * np.eye(p.dimension), (p.horizon, 1, 1))
+    agent.register(range(case.world.state_count))
+    for _ in range(40):
+        agent.plan()
+        planned = grams.copy()
+        state = case.world.reset(streams)
+        for step in range(p.horizon):
+            d = agent.act(step, state)
+            spread = np.linalg.slogdet(planned[step] / lam)[1] + 2 * np.log(p.horizon / p.confidence)
+            wanted = RADII[name](spread, sigma, lam, norm)
+            if name == "explorer-adaptive":
+                assert 0.0 < d.cost_radius.value <= wanted * (1 + 1e-9)
+            else:
+                assert d.cost_radius.value == pytest.approx(wanted, rel=1e-9)
+            grams[step] += np.outer(d.feature, d.feature)
+            seen = case.world.step(d, streams)
+            agent.observe(seen)
+            state = seen.next_state
+
+
+@every_agent
+def test_an_outcome_counts_exactly_once(name):
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(41)
+    play(case.world, agent, streams, 3)
+    agent.plan()
+    decision = agent.act(0, 0)
+    seen = case.world.step(decision, streams)
+    counted = agent.data_version
+    agent.observe(seen)
+    assert agent.data_version == counted + 1
+    before = whole_state(agent)
+    for _ in range(3):
+        with pytest.raises(InputError, match=rf"decision {decision.id}\b.*exactly once"):
+            agent.observe(seen)
+    assert changed(before, whole_state(agent)) == []
+
+
+@every_agent
+def test_outcomes_may_arrive_late_and_out_of_order(name):
+    """The sums do not depend on the order, up to rounding; each outcome finds its own decision."""
+    case = CASES[name]
+    early, late = case.make(), case.make()
+    for agent in (early, late):
+        agent.register(range(case.world.state_count))
+        agent.plan()
+    here, there = twin_streams(42)
+    seen = [case.world.step(early.act(0, s), here) for s in range(case.world.state_count)]
+    again = [case.world.step(late.act(0, s), there) for s in range(case.world.state_count)]
+    for transition in seen:
+        early.observe(transition)
+    for transition in reversed(again):
+        late.observe(transition)
+    np.testing.assert_allclose(early.memory.value.gram, late.memory.value.gram, rtol=1e-13)
+    np.testing.assert_allclose(early.memory.cost_moment, late.memory.cost_moment, rtol=1e-12, atol=1e-15)
+    assert not early._open
+    assert not late._open
+
+
+@every_agent
+def test_whole_blocks_and_single_steps_are_the_same_run(name):
+    """`simulate` and `simulate_stepwise` write the same books, learn the same sums and end with the same plan."""
+    case = CASES[name]
+    (block, steps), (here, there) = (case.make(), case.make()), twin_streams(43)
+    first, second = simulate(case.world, block, 30, here), simulate_stepwise(case.world, steps, 30, there)
+    for column, one, two in zip(first._fields, first, second, strict=True):
+        assert one.tobytes() == two.tobytes(), column
+    for part in ("memory", "current", "tables", "planned_log_det"):
+        assert essence(getattr(block, part)) == essence(getattr(steps, part)), part
+
+
+@pytest.mark.parametrize("name", ["explorer-adaptive", "replan-on-doubling"])
+def test_after_a_block_decisions_name_the_data_their_bounds_rest_on(name):
+    """The last plan was made before the last episode (or long before): its bounds do not rest on later outcomes."""
+    case = CASES[name]
+    (block, steps), (here, there) = (case.make(), case.make()), twin_streams(43)
+    simulate(case.world, block, 30, here)
+    simulate_stepwise(case.world, steps, 30, there)
+    assert block.act(0, 0).data_version == steps.act(0, 0).data_version < 30 * case.world.problem.horizon
+
+
+def test_block_simulation_of_an_agent_with_another_order_of_states_is_right_or_refused():
+    """`simulate` reads slots as state indices. An agent that met state 2 first would play its actions in state 0."""
+    case = CASES["explorer-adaptive"]
+    block, steps = case.make(), case.make()
+    for agent in (block, steps):
+        agent.register([2, 0])
+    outcomes = []
+    for run, agent in ((simulate, block), (simulate_stepwise, steps)):
+        try:
+            outcomes.append(run(case.world, agent, 5, Streams.from_seed(1)).value.tobytes())
+        except InputError:
+            outcomes.append("refused")
+    assert outcomes[0] == "refused" or outcomes[0] == outcomes[1]
+
+
+class TestTheTwoActionExample:
+    """The example after Assumption 5: without the segment between its two actions, nothing can be learned safely."""
+
+    @pytest.mark.parametrize("explorer", EXPLORERS)
+    def test_a_safe_learner_stays_at_the_safe_action_forever(self, explorer):
+        world = not_star_convex()
+        agent = SlucbQvi(world.problem, SlucbConfig(explorer=explorer))
+        decisions = play(world, agent, Streams.from_seed(1), 400)
+        assert all(d.is_baseline and d.action == 1 and d.reason == "only-baseline" for d in decisions)
+        gap = optimal_safe_policy(world).values[0, 0] - world.true_theta[0] @ decisions[-1].feature
+        assert gap == pytest.approx(1.0)
+
+    @pytest.mark.parametrize("explorer", EXPLORERS)
+    def test_with_the_segment_it_leaves_the_safe_action_and_ends_near_the_optimum(self, explorer):
+        """Each step along the segment proves more of it safe; τ = 1.2 > 1, so in the end all of it."""
+        world = not_star_convex(completed=True)
+        agent = SlucbQvi(world.problem, SlucbConfig(explorer=explorer))
+        decisions = play(world, agent, Streams.from_seed(1), 400)
+        assert all(not d.is_baseline for d in decisions[20:])
+        assert 0.0 < next(d for d in decisions if not d.is_baseline).action.length < 0.5
+        assert all(world.true_gamma[0, 0] @ d.feature <= 1.2 for d in decisions)
+        earned = np.array([world.true_theta[0] @ d.feature for d in decisions])
+        assert earned[-50:].mean() > 0.999
+        assert optimal_safe_policy(world).values[0, 0] == pytest.approx(1.0)
+
+    def test_an_agent_without_a_constraint_finds_the_better_action_at_once(self):
+        world = not_star_convex()
+        decisions = play(world, LsviUcb(world.problem), Streams.from_seed(1), 50)
+        assert [d.action for d in decisions[-40:]] == [0] * 40
+        assert {d.cost_radius.origin for d in decisions} == {"none"}
+
+    def test_knowing_a_norm_bound_below_the_threshold_frees_the_learner(self):
+        """The paper's τ = 2: with λ = 1 the first radius is √(σ² log 1/δ² + B²) = 1.415 < 2: both actions are safe."""
+        world = not_star_convex(threshold=2.0)
+        agent = SlucbQvi(world.problem, SlucbConfig(cost_ridge=1.0))
+        decisions = play(world, agent, Streams.from_seed(1), 100)
+        assert [d.action for d in decisions[-50:]] == [0] * 50
+
+
+class TestUnknownSafeCosts:
+    """Appendix A.4: play a_0 until its cost is known well enough, then learn."""
+
+    @pytest.mark.parametrize("explorer", EXPLORERS)
+    def test_the_warm_up_ends_and_then_other_actions_are_played(self, explorer):
+        case = CASES["unknown-appendix"]
+        agent = SlucbQvi(case.world.problem, SlucbConfig(unknown_cost="appendix", episodes=200, explorer=explorer))
+        decisions = play(case.world, agent, Streams.from_seed(44), 200)
+        first_look = [d for d in decisions if d.reason == "warm-up"]
+        assert first_look
+        assert all(d.is_baseline for d in first_look)
+        later = decisions[len(decisions) // 2 :]
+        assert sum(not d.is_baseline for d in later) > len(later) // 4, {d.reason for d in later}
+        assert agent.alarms == [], "the measured costs agree with the data: nothing is misspecified"
+
+    @pytest.mark.parametrize("explorer", EXPLORERS)
+    def test_after_the_warm_up_no_action_exceeds_the_threshold(self, explorer):
+        """The lower estimate of the gap is not the gap: it must not enter the safe set as an exact cost."""
+        case = CASES["unknown-appendix"]
+        agent = SlucbQvi(case.world.problem, SlucbConfig(unknown_cost="appendix", episodes=200, explorer=explorer))
+        decisions = play(case.world, agent, Streams.from_seed(45), 200)
+        worst = max(float(case.world.true_gamma[d.step, 0] @ d.feature) for d in decisions)
+        assert worst <= case.world.problem.threshold[0] + 1e-12

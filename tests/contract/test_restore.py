@@ -1,0 +1,229 @@
+"""Restoring equals continuing, bit for bit: for every agent, at every kind of moment, for every kind of state."""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tether import InputError, Problem, SlucbConfig, SlucbQvi
+from tether.world.linear_mdp import Streams
+
+from .agents import CASES, changed, essence, play, whole_state
+from .worlds import small_world
+
+MOMENTS = ("new", "planned", "between-episodes", "deciding", "mid-episode", "decisions-open")
+
+
+def _bring_to(moment, world, agent, streams):
+    """Play up to one moment; returns the (step, state) from which the episode goes on, or None between episodes."""
+    if moment == "new":
+        return None
+    if moment == "planned":
+        agent.plan()
+        return None
+    play(world, agent, streams, 9)
+    if moment == "between-episodes":
+        return None
+    agent.plan()
+    state = world.reset(streams)
+    first = agent.act(0, state)
+    if moment == "deciding":
+        return 0, state
+    seen = world.step(first, streams)
+    if moment == "decisions-open":  # three decisions, whose outcomes arrive only after the restore
+        return [seen, *(world.step(agent.act(0, s), streams) for s in (1, 2))]
+    agent.observe(seen)
+    return 1, seen.next_state
+
+
+def _go_on(case, agent, streams, where):
+    """Finish the open episode, then play eight more."""
+    decisions = []
+    if isinstance(where, list):
+        for seen in reversed(where):
+            agent.observe(seen)
+    elif where is not None:
+        step, state = where
+        while step < case.world.problem.horizon:
+            decision = agent.act(step, state)
+            seen = case.world.step(decision, streams)
+            agent.observe(seen)
+            decisions.append(decision)
+            step, state = step + 1, seen.next_state
+    return decisions + play(case.world, agent, streams, 8)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", CASES)
+def test_restoring_equals_continuing(name, moment, tmp_path):
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(51)
+    where = _bring_to(moment, case.world, agent, streams)
+    before = whole_state(agent)
+    agent.save(tmp_path / "agent.tether")
+    assert changed(before, whole_state(agent)) == [], "saving changed the agent"
+    restored = case.restore(tmp_path / "agent.tether")
+    assert changed(whole_state(agent), whole_state(restored)) == []
+    here, there = streams, copy.deepcopy(streams)
+    continued, resumed = _go_on(case, agent, here, where), _go_on(case, restored, there, where)
+    assert [essence(d) for d in continued] == [essence(d) for d in resumed]
+    assert changed(whole_state(agent), whole_state(restored)) == []
+
+
+def test_a_warm_up_in_progress_survives_a_restore(tmp_path):
+    """Some (h, s) have passed, some are being measured, some are untouched: all three go on as they were."""
+    case = CASES["unknown-appendix"]
+    agent, streams = case.make(), Streams.from_seed(52)
+    play(case.world, agent, streams, 2)
+    costs = agent.tables.baseline_cost[:, : int(agent.tables.slots[0])]
+    assert np.isnan(costs).any()
+    assert agent._warmup
+    agent.save(tmp_path / "agent.tether")
+    restored = case.restore(tmp_path / "agent.tether")
+    assert essence(restored._warmup) == essence(agent._warmup)
+    there = copy.deepcopy(streams)
+    first, second = play(case.world, agent, streams, 20), play(case.world, restored, there, 20)
+    assert [essence(d) for d in first] == [essence(d) for d in second]
+    assert {d.reason for d in first} > {"warm-up"}
+    assert essence(restored._warmup) == essence(agent._warmup)
+
+
+def test_saving_again_and_again_loses_nothing(tmp_path):
+    """Save and restore between every two steps of twelve episodes."""
+    case = CASES["explorer-adaptive"]
+    (plain, tired), streams = (case.make(), case.make()), Streams.from_seed(53)
+    there = copy.deepcopy(streams)
+    expected = play(case.world, plain, streams, 12)
+    made = []
+    for _ in range(12):
+        state = case.world.reset(there)
+        tired.plan()
+        for step in range(case.world.problem.horizon):
+            tired.save(tmp_path / "agent.tether")
+            tired = case.restore(tmp_path / "agent.tether")
+            decision = tired.act(step, state)
+            seen = case.world.step(decision, there)
+            tired.observe(seen)
+            made.append(decision)
+            state = seen.next_state
+    assert [essence(d) for d in made] == [essence(d) for d in expected]
+
+
+@dataclass(frozen=True)
+class Position:
+    """A state as users write them."""
+
+    row: int
+    name: str
+    load: float
+
+
+@dataclass(frozen=True)
+class Nested:
+    position: Position
+    sensors: tuple[float, ...]
+
+
+KINDS = {
+    "int": lambda i: 10 * i - 5,
+    "numpy integer": lambda i: np.int64(i),
+    "string": lambda i: f"room {i} ‘é’",
+    "float": lambda i: i / 3,
+    "bytes": lambda i: bytes([0, 255 - i]),
+    "tuple": lambda i: (i, "x", (0.1 * i, None)),
+    "tuple of numpy integers": lambda i: (np.int64(i), np.int32(2)),
+    "float array": lambda i: np.array([0.1 * i, -1.0]),
+    "integer matrix": lambda i: np.array([[i, 1], [2, 3]]),
+    "frozen dataclass": lambda i: Position(i, "hall", 0.5 * i),
+    "nested dataclass": lambda i: Nested(Position(i, "hall", 0.5), (0.25, float(i))),
+}
+
+
+def _problem_over(make):
+    """The small world, whose states are called something else."""
+    world = small_world()
+    index_of = {}
+    plain = Problem(horizon=1, threshold=1.0, noise=1.0, dimension=1, actions=lambda s: None, baseline_cost=None)
+    for i in range(world.state_count):
+        index_of[plain.key_of(make(i))] = i
+    return world, Problem(
+        horizon=world.problem.horizon,
+        threshold=world.problem.threshold,
+        noise=world.problem.noise,
+        dimension=world.problem.dimension,
+        actions=lambda s: world.problem.actions(index_of[plain.key_of(s)]),
+        baseline_cost=lambda h, s: world.problem.baseline_cost(h, index_of[plain.key_of(s)]),
+        gamma_norm=world.problem.gamma_norm,
+    )
+
+
+def _play_renamed(world, agent, streams, make, episodes):
+    decisions = []
+    for _ in range(episodes):
+        state = world.reset(streams)
+        agent.plan()
+        for step in range(world.problem.horizon):
+            decision = agent.act(step, make(state))
+            seen = world.step(decision, streams)
+            agent.observe(decision.outcome(reward=seen.reward, cost=seen.cost, next_state=make(seen.next_state)))
+            decisions.append(decision)
+            state = seen.next_state
+    return decisions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_state_is_recognised_again_after_a_restore(kind, tmp_path):
+    make = KINDS[kind]
+    world, problem = _problem_over(make)
+    agent, streams = SlucbQvi(problem), Streams.from_seed(54)
+    _play_renamed(world, agent, streams, make, 10)
+    agent.save(tmp_path / "agent.tether")
+    restored = SlucbQvi.restore(tmp_path / "agent.tether", problem)
+    assert list(restored._slot_of) == list(agent._slot_of)
+    there = copy.deepcopy(streams)
+    first, second = (
+        _play_renamed(world, agent, streams, make, 8),
+        _play_renamed(world, restored, there, make, 8),
+    )
+    assert [essence(d) for d in first] == [essence(d) for d in second]
+    assert changed(whole_state(agent), whole_state(restored)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_state_is_called_does_not_change_the_run(kind):
+    make = KINDS[kind]
+    world, problem = _problem_over(make)
+    renamed = _play_renamed(world, SlucbQvi(problem), Streams.from_seed(55), make, 15)
+    plain = play(world, SlucbQvi(world.problem), Streams.from_seed(55), 15)
+    assert [essence((d.action, d.evidence, d.score)) for d in renamed] == [
+        essence((d.action, d.evidence, d.score)) for d in plain
+    ]
+
+
+def test_a_state_that_cannot_be_saved_says_so_and_names_the_way_out(tmp_path):
+    _, problem = _problem_over(lambda i: frozenset([i]))
+    agent = SlucbQvi(problem)
+    agent.register([frozenset([0])])
+    before = whole_state(agent)
+    with pytest.raises(InputError, match=r"frozenset.*key="):
+        agent.save(tmp_path / "agent.tether")
+    assert list(tmp_path.iterdir()) == []
+    assert changed(before, whole_state(agent)) == []
+
+
+NUMPY_SETTINGS = {
+    "episodes": (np.int64(100), {}),
+    "value_radius": (np.float32(2.0), {}),
+    "cost_ridge": (np.float32(0.5), {}),
+    "c_beta": (np.float32(0.5), {"value_radius": "theorem", "episodes": 10}),
+}
+
+
+@pytest.mark.parametrize("field", NUMPY_SETTINGS)
+def test_settings_that_are_numpy_numbers_can_be_saved(field, tmp_path):
+    value, more = NUMPY_SETTINGS[field]
+    problem = small_world().problem
+    SlucbQvi(problem, SlucbConfig(**{field: value, **more})).save(tmp_path / "agent.tether")
+    restored = SlucbQvi.restore(tmp_path / "agent.tether", problem)
+    assert getattr(restored.config, field) == value

@@ -1,0 +1,408 @@
+"""A test is believed once it has been seen to fail: plant each fault in a copy, and expect its test to turn red.
+
+    python tests/planted_faults.py            all faults
+    python tests/planted_faults.py -k kappa   those whose name contains "kappa"
+
+The copy runs with NUMBA_DISABLE_JIT=1, so nothing is compiled. Every named test must first be green without the fault.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LITERAL = "tests/reference/test_literal.py"
+REDUCTIONS = "tests/reference/test_reductions.py"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Replace `old` by `new` in a file under src/tether; `test` must then fail. `times` is how often `old` occurs."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+    times: int = 1
+
+
+FAULTS = (
+    Fault(
+        "drop kappa",
+        "learning/scores.py",
+        "return (2.0 * rules.horizon / max(smallest_gap, SMALLEST_GAP) + 1.0) * rules.value_radius[step], 0.0",
+        "return rules.value_radius[step], 0.0",
+        f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape",
+    ),
+    Fault(
+        "use A_h for A_{h,s}: no conditioning",
+        "learning/safe_sets.py",
+        "        share = cross[i] * per_share\n        w = np.sqrt(width2[i])\n",
+        "        share = 0.0\n        w = np.sqrt(width2[i] + cross[i] * cross[i] * per_share)\n",
+        f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape",
+    ),
+    Fault(
+        "condition the mean but not the width",
+        "learning/safe_sets.py",
+        "        w = np.sqrt(width2[i])\n",
+        "        w = np.sqrt(width2[i] + cross[i] * cross[i] * per_share)\n",
+        "tests/unit/test_safe_sets.py",
+    ),
+    Fault(
+        "bonus from the matrix of the step before",
+        "learning/backup.py",
+        "                tables.vxx[stage, first:last],\n",
+        "                tables.vxx[max(stage - 1, 0), first:last],\n",
+        f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape",
+    ),
+    Fault(
+        "weights from the matrix of the first step",
+        "learning/backup.py",
+        "whiten(memory.value.factor[stage], moment)\n        unwhiten(memory.value.factor[stage], moment)",
+        "whiten(memory.value.factor[0], moment)\n        unwhiten(memory.value.factor[0], moment)",
+        f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape",
+    ),
+    Fault(
+        "every step reads the data of the first",
+        "learning/backup.py",
+        "        stage = step if stages > 1 else 0\n        refresh(",
+        "        stage = 0\n        refresh(",
+        "tests/unit/test_agent.py::test_each_stage_reads_its_own_data",
+    ),
+    Fault(
+        "values of this step instead of the next",
+        "learning/backup.py",
+        "target_moment(memory, stage, plan.values[step + 1], slots)",
+        "target_moment(memory, stage, plan.values[step], slots)",
+        "tests/unit/test_agent.py::test_values_flow_backwards_from_the_next_state",
+    ),
+    Fault(
+        "clip the scores",
+        "learning/scores.py",
+        "best, best_score = best_ray(value_0 + norm_scale * np.sqrt(v00), length, score)",
+        "best, best_score = best_ray(min(value_0 + norm_scale * np.sqrt(v00), float(rules.horizon)), length, "
+        "np.minimum(score, float(rules.horizon)))",
+        f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape",
+    ),
+    Fault(
+        "clip every value at H",
+        "learning/backup.py",
+        "else float(rules.horizon - step)",
+        "else float(rules.horizon)",
+        "tests/unit/test_scores.py::test_other_values_are_clipped_at_the_steps_left",
+    ),
+    Fault(
+        "flip <=: a bound equal to the threshold is refused",
+        "learning/safe_sets.py",
+        "upper <= threshold",
+        "upper < threshold",
+        "tests/unit/test_safe_sets.py",
+        times=2,
+    ),
+    Fault(
+        "flip <=: a bound over the threshold is accepted",
+        "learning/scores.py",
+        "if not chosen[j] <= rules.threshold[j]:",
+        "if chosen[j] <= -rules.threshold[j]:",
+        "tests/unit/test_scores.py::test_a_step_that_one_constraint_refuses_falls_back_with_sound_evidence",
+    ),
+    Fault(
+        "swap two streams: noise from the transitions' stream",
+        "world/linear_mdp.py",
+        "normal = streams.noise.standard_normal(len(costs))",
+        "normal = streams.transitions.standard_normal(len(costs))",
+        "tests/unit/test_agent.py::test_noise_and_transitions_come_from_their_own_streams",
+    ),
+    Fault(
+        "swap two streams: the compiled run draws states from the noise",
+        "experiments/simulate.py",
+        "uniforms = streams.transitions.random(",
+        "uniforms = streams.noise.random(",
+        f"{REDUCTIONS}::test_a_compiled_run_equals_the_stepwise_run_bit_for_bit[default-star]",
+    ),
+    Fault(
+        "forget the union over H",
+        "agents/slucb_qvi.py",
+        "events=stages * m / problem.confidence",
+        "events=m / problem.confidence",
+        "tests/unit/test_confidence.py::test_the_union_is_over_steps_and_constraints",
+    ),
+    Fault(
+        "forget the union over the grid of mixtures",
+        "learning/statistics.py",
+        "events = rules.events * (1 + len(GRID))",
+        "events = rules.events * 1.0",
+        "tests/laws/test_radii.py::test_the_smallest_radius_is_the_smallest_of_its_certified_sets",
+    ),
+    Fault(
+        "forget the ridge's bias",
+        "learning/confidence.py",
+        " + ridge * gamma_norm * gamma_norm)",
+        ")",
+        "tests/unit/test_confidence.py::test_the_mixture_radius_has_both_parts_under_one_root",
+    ),
+    Fault(
+        "an old spectrum is taken for the new one",
+        "learning/statistics.py",
+        "grown = memory.cost.grid_log_det[stage, j] + lag",
+        "grown = memory.cost.grid_log_det[stage, j] + 0.0 * lag",
+        "tests/laws/test_radii.py::test_a_lagging_spectrum_never_makes_the_radius_too_small",
+    ),
+    Fault(
+        "play the optimistic length",
+        "learning/scores.py",
+        "    return best, length[best], best_score, BEST\n",
+        "    return best, optimistic[best], best_score, BEST\n",
+        "tests/unit/test_scores.py::test_directional_scores_the_hoped_length_and_plays_the_certified_one",
+    ),
+    Fault(
+        "hope with the certified length",
+        "learning/scores.py",
+        "score_rays(value_0, value, optimistic, width,",
+        "score_rays(value_0, value, length, width,",
+        f"{LITERAL}::test_each_explorer_chooses_what_its_definition_chooses[directional]",
+    ),
+    Fault(
+        "a missing cost enters the regression",
+        "learning/statistics.py",
+        "if cost_is_known and rules.conditioning != EXACT:",
+        "if rules.conditioning != EXACT:",
+        f"{LITERAL}::test_unmeasured_costs_are_left_out_of_the_cost_regression_only",
+    ),
+    Fault(
+        "NaN counts as safe",
+        "learning/safe_sets.py",
+        "        # NaN and negative steps fail the comparison and give 0; `min` alone would let NaN through.\n"
+        "        length[i] = (step if step < length[i] else length[i]) if step > 0.0 else 0.0\n",
+        "        length[i] = 0.0 if step <= 0.0 else (step if step < length[i] else length[i])\n",
+        "tests/laws/test_nan.py::test_a_nan_of_one_candidate_leaves_it_without_length_and_the_others_untouched",
+    ),
+    Fault(
+        "a duplicate outcome is accepted",
+        "agents/least_squares.py",
+        "        self._check_decision(t)\n",
+        "",
+        "tests/unit/test_agent.py::test_an_outcome_is_counted_once",
+    ),
+    Fault(
+        "a NaN cost is accepted",
+        "agents/least_squares.py",
+        "numbers.size != m or not np.isfinite(numbers).all():",
+        "numbers.size != m:",
+        "tests/unit/test_agent.py::test_a_bad_outcome_is_refused_and_changes_nothing",
+    ),
+    Fault(
+        "sign of the share correction",
+        "learning/safe_sets.py",
+        "m = mean[i] - share * residual",
+        "m = mean[i] + share * residual",
+        "tests/unit/test_safe_sets.py::test_a_ray_over_the_threshold_is_cut_where_its_bound_meets_it",
+    ),
+    Fault(
+        "sign of the radius reduction",
+        "learning/safe_sets.py",
+        "np.sqrt(radius * radius - residual * residual / g00)",
+        "np.sqrt(radius * radius + residual * residual / g00)",
+        "tests/unit/test_safe_sets.py::test_a_states_own_radius_follows_from_pythagoras",
+    ),
+    Fault(
+        "no alarm on a contradicted safe cost",
+        "learning/scores.py",
+        "                trouble = ALARM\n",
+        "                radius[j] = plain_radius[j]\n",
+        "tests/laws/test_choices.py::test_a_safe_cost_that_contradicts_the_data_raises_the_alarm_and_plays_safe",
+    ),
+    Fault(
+        "the table update skips g00",
+        "learning/tables.py",
+        "tables.g00[stage, slot] = g00 - along * per_scale",
+        "tables.g00[stage, slot] = g00",
+        "tests/laws/test_tables.py::test_tables_after_any_updates_are_the_direct_forms",
+    ),
+    Fault(
+        "the table update forgets the share",
+        "learning/tables.py",
+        "residual = product[i] - cross[i] * per_share",
+        "residual = product[i]",
+        "tests/laws/test_tables.py::test_tables_after_any_updates_are_the_direct_forms",
+    ),
+    Fault(
+        "owed updates are forgotten",
+        "learning/tables.py",
+        "    elif owed > 0:\n",
+        "    elif owed > 2:\n",
+        "tests/unit/test_tables.py::test_one_observation_of_the_safe_feature_leaves_the_width_and_halves_the_rest",
+    ),
+    Fault(
+        "widths are not rounded upwards",
+        "learning/safe_sets.py",
+        "        w += ROUNDING * (w + abs(share) * root)\n",
+        "",
+        "tests/laws/test_tables.py::test_a_width_with_its_allowance_is_never_below_the_exact_width",
+    ),
+    Fault(
+        "lengths are rounded outwards",
+        "learning/safe_sets.py",
+        "INWARD = 1.0 - 1e-15",
+        "INWARD = 1.0 + 1e-6",
+        "tests/laws/test_lengths.py::test_the_cost_bound_at_the_certified_length_is_never_over_the_threshold",
+    ),
+    Fault(
+        "a tie goes to the ray",
+        "learning/scores.py",
+        "if score[i] > best_score and length[i] > 0.0:",
+        "if score[i] >= best_score and length[i] > 0.0:",
+        "tests/unit/test_scores.py::test_a_tie_goes_to_the_safe_action_and_then_to_the_first_ray",
+    ),
+    Fault(
+        "only the first constraint counts",
+        "learning/scores.py",
+        "    for j in range(constraints):\n        limit_lengths(",
+        "    for j in range(1):\n        limit_lengths(",
+        f"{LITERAL}::test_two_constraints_cut_every_ray_at_the_nearer_one",
+    ),
+    Fault(
+        "the certified bonus ignores the steps left",
+        "learning/scores.py",
+        "needed = 2.0 * (rules.horizon - step) * radius[j]",
+        "needed = 2.0 * rules.horizon * radius[j]",
+        "tests/unit/test_scores.py::test_the_certified_bonus_charges_the_width_with_the_steps_left",
+    ),
+    Fault(
+        "the cross term enters the norm once",
+        "learning/scores.py",
+        "norm2 = rest * rest * v00 + 2.0 * a * rest * v0x[i] + a * a * vxx[i]",
+        "norm2 = rest * rest * v00 + a * rest * v0x[i] + a * a * vxx[i]",
+        "tests/unit/test_scores.py::test_the_cross_term_enters_the_norm_twice",
+    ),
+    Fault(
+        "hope of an unknown cost is pessimistic",
+        "learning/safe_sets.py",
+        "cross[i], gxx, -radius, threshold)",
+        "cross[i], gxx, radius, threshold)",
+        f"{LITERAL}::test_unknown_safe_costs_give_the_unconditioned_set[adaptive]",
+    ),
+    Fault(
+        "the smaller root of the quadratic",
+        "learning/safe_sets.py",
+        "                    best = max(best, step)\n",
+        "                    best = step if best == 0.0 else min(best, step)\n",
+        "tests/laws/test_lengths.py::test_no_point_of_a_grid_beyond_the_unconditioned_step_satisfies_the_bound",
+    ),
+    Fault(
+        "the known part of gamma is forgotten",
+        "learning/statistics.py",
+        "gamma_hat[j, k] += estimate[k]",
+        "gamma_hat[j, k] = estimate[k]",
+        "tests/laws/test_conditioning.py::test_conditioning_on_all_facts_is_generic_gaussian_conditioning",
+    ),
+    Fault(
+        "the warm-up ends too soon",
+        "learning/confidence.py",
+        "mean + 6.0 * noise * sqrt(log(episodes) / rounds)",
+        "mean + 2.0 * noise * sqrt(log(episodes) / rounds)",
+        "tests/unit/test_warmup.py::test_the_safe_action_is_played_until_the_rule_passes",
+    ),
+    Fault(
+        "the warm-up's gap is not conservative",
+        "learning/confidence.py",
+        "return 4.0 * noise * sqrt(log(episodes) / rounds)",
+        "return 6.0 * noise * sqrt(log(episodes) / rounds)",
+        "tests/laws/test_radii.py::test_the_warm_ups_gap_is_conservative_once_it_has_passed",
+    ),
+    Fault(
+        "a compiled run replans at other times",
+        "experiments/simulate.py",
+        "if memory.cost.log_det[stage] - planned_log_det[0, stage] > np.log(2.0):",
+        "if memory.cost.log_det[stage] - planned_log_det[0, stage] > np.log(3.0):",
+        f"{REDUCTIONS}::test_a_compiled_run_equals_the_stepwise_run_bit_for_bit[adaptive, on doubling-star]",
+    ),
+    Fault(
+        "plans are not rare",
+        "agents/least_squares.py",
+        "return bool((self._log_dets() - self.planned_log_det > log(2.0)).any())",
+        "return bool((self._log_dets() - self.planned_log_det > 0.0).any())",
+        "tests/laws/test_choices.py::test_plans_on_doubling_are_logarithmically_few",
+    ),
+    Fault(
+        "the factor misses its rotation",
+        "learning/ridge.py",
+        "            x[i] = cosine * x[i] - sine * ",
+        "            x[i] = cosine * x[i] + sine * ",
+        "tests/laws/test_conditioning.py::test_the_factor_after_rank_one_updates_is_the_factor_of_the_sum",
+    ),
+)
+
+
+def check_fresh(copy: Path, faults: list[Fault]) -> None:
+    """Refuse faults whose text is no longer in the source: they would test nothing."""
+    for fault in faults:
+        found = (copy / "src" / "tether" / fault.file).read_text().count(fault.old)
+        if found != fault.times:
+            raise SystemExit(
+                f'fault "{fault.name}": its text occurs {found} times in {fault.file}, not {fault.times}. '
+                "The source has moved on: bring the fault up to date."
+            )
+
+
+def is_noticed(copy: Path, fault: Fault) -> bool:
+    """Plant the fault, run its test, and take the fault out again."""
+    path = copy / "src" / "tether" / fault.file
+    original = path.read_text()
+    path.write_text(original.replace(fault.old, fault.new))
+    try:
+        return run_tests(copy, fault.test) == 1
+    finally:
+        path.write_text(original)
+
+
+def run_tests(copy: Path, *tests: str) -> int:
+    """pytest's exit code on the copy: 0 is green, 1 is red, anything else is neither."""
+    environment = {
+        **os.environ,
+        "NUMBA_DISABLE_JIT": "1",
+        "PYTHONPATH": str(copy / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning"]
+    done = subprocess.run([*command, *tests], cwd=copy, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        print(done.stdout[-3000:], done.stderr[-3000:], sep="\n")
+    return done.returncode
+
+
+def main() -> int:
+    """Plant the chosen faults one by one; 0 if every one was noticed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-k", default="", metavar="NAME", help="only faults whose name contains this")
+    chosen = [fault for fault in FAULTS if parser.parse_args().k in fault.name]
+    if not chosen:
+        raise SystemExit("no fault has such a name")
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        copy = Path(folder)
+        for part in ("src", "tests"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        check_fresh(copy, chosen)
+        if run_tests(copy, *dict.fromkeys(fault.test for fault in chosen)) != 0:
+            print("some of the named tests are not green without any fault: mend them first")
+            return 1
+        for fault in chosen:
+            noticed = is_noticed(copy, fault)
+            print(f"{'noticed ' if noticed else 'SURVIVED'}  {fault.name:60}  {fault.test.split('::')[-1]}", flush=True)
+            if not noticed:
+                survivors.append(fault.name)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} planted faults noticed")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
