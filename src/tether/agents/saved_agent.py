@@ -128,6 +128,6 @@ class SavedAgent:
         cost: Ridge = filled(self.memory.cost, "cost")
         value: Ridge = filled(self.memory.value, "value")
         self.memory = Memory(cost=cost, value=value, **sums)
-        self.planned_log_det = arrays["planned_log_det"]
+        self.planned_log_det = np.asarray(arrays["planned_log_det"], dtype=np.float64)
         self.scratch = np.zeros((len(self.scratch), self.tables.features.shape[1]))
         self._action_sets = [state_file.action_set(self.tables, slot) for slot in range(len(self._slot_of))]

@@ -224,8 +224,10 @@ def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Arra
     left, singular, right = np.linalg.svd(facts, full_matrices=False)
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
     inverse = right[:rank].T @ (left[:, :rank] / singular[:rank]).T  # (d, S)
-    gamma = np.einsum("ds,shm->hmd", inverse, costs)
-    misfit = np.abs(np.einsum("sd,hmd->shm", facts, gamma) - costs).max()
+    gamma = np.ascontiguousarray(np.einsum("ds,shm->hmd", inverse, costs))
+    reachable = left[:, singular > 1e-12 * singular[0]]
+    flat = costs.reshape(len(costs), -1)
+    misfit = np.abs(reachable @ (reachable.T @ flat) - flat).max()
     if not misfit <= 1e-6 * max(1.0, np.abs(costs).max()):
         raise AssumptionError(
             f"Assumption 1 needs the safe costs to be linear in the safe features, but they miss by {misfit:.3g}. "
