@@ -187,13 +187,13 @@ FAULTS = (
     Fault(
         "a duplicate outcome is accepted",
         "agents/least_squares.py",
-        "        self._check_decision(t)\n",
+        "        check_decision(t, self._open)\n",
         "",
         "tests/unit/test_agent.py::test_an_outcome_is_counted_once",
     ),
     Fault(
         "a NaN cost is accepted",
-        "agents/least_squares.py",
+        "agents/checks.py",
         "numbers.size != m or not np.isfinite(numbers).all():",
         "numbers.size != m:",
         "tests/unit/test_agent.py::test_a_bad_outcome_is_refused_and_changes_nothing",

@@ -92,7 +92,7 @@ def test_figure1_is_the_papers_section_5_1():
     assert world.options["threshold"] == 0.5 and world.options["noise"] == world.options["confidence"] == 0.01
     cells = cells_of(study)
     assert [cell.options["penalty"] for cell in cells if cell.agent == "lsvi-ucb"] == [0.8, 0.85, 0.9, 0.95]
-    assert {cell.explorer for cell in cells} == {"paper", "certified", "directional", "plain"}
+    assert {cell.explorer for cell in cells} == {"paper", "certified", "directional", "adaptive", "plain"}
 
 
 def test_every_label_says_whether_beta_is_the_theorems_or_tuned():
