@@ -227,3 +227,80 @@ def test_settings_that_are_numpy_numbers_can_be_saved(field, tmp_path):
     SlucbQvi(problem, SlucbConfig(**{field: value, **more})).save(tmp_path / "agent.tether")
     restored = SlucbQvi.restore(tmp_path / "agent.tether", problem)
     assert getattr(restored.config, field) == value
+
+
+def _one_set_for_all(**changes):
+    """Every state has the actions of the small world's state 0."""
+    plain = small_world().problem
+    told = {
+        "horizon": 3,
+        "threshold": 0.5,
+        "noise": 0.02,
+        "dimension": 3,
+        "actions": lambda state: plain.actions(0),
+        "baseline_cost": lambda step, state: plain.baseline_cost(step, 0),
+    }
+    return Problem(**{**told, **changes})
+
+
+ODD = {
+    "large integers": ([10**30, -(10**40)], {}),
+    "awkward floats": ([0.1 + 0.2, 5e-324, 1.7976931348623157e308, -1.5e-300], {}),
+    "control characters": (["a\x00b", "", "\n"], {}),
+    "half a surrogate pair": (["\ud800 from a file name"], {}),
+    "truth values": ([True, False, None, (True, None)], {}),
+    "long double": ([np.longdouble(1.5)], {}),
+    "an infinite threshold": ([0], {"threshold": np.inf}),
+    "a confidence in single precision": ([0], {"confidence": np.float32(0.01)}),
+    "a state that the list does not name": (["a", "b"], {"states": ["a"]}),
+    "a state outside the range": ([0, 7], {"states": range(2)}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_can_be_learned_from_and_saved_can_be_restored(name, tmp_path):
+    """A save that succeeds and cannot be read back is the worst of both: refuse at the door, or restore."""
+    states, changes = ODD[name]
+    agent = SlucbQvi(_one_set_for_all(**changes))
+    try:
+        agent.register(states)
+        agent.plan()
+        agent.act(0, states[0])
+        agent.save(tmp_path / "agent.tether")
+    except InputError:
+        assert list(tmp_path.iterdir()) == []
+        return
+    restored = SlucbQvi.restore(tmp_path / "agent.tether", agent.problem)
+    assert changed(whole_state(agent), whole_state(restored)) == []
+
+
+def _another_position():
+    @dataclass(frozen=True)
+    class Position:
+        row: int
+        name: str
+        load: float
+
+    return Position(1, "hall", 0.5)
+
+
+def test_different_things_never_share_a_slot():
+    """A slot is a set of actions and a safe cost: two states in one slot would get each other's bounds."""
+    point = np.array([1.0, 2.0])
+    things = [
+        Position(1, "hall", 0.5),
+        _another_position(),  # another class of the same name
+        ("Position", 1, "hall", 0.5),
+        (1, "hall", 0.5),
+        point,
+        point.reshape(1, 2),
+        point.astype(np.float32),
+        ("array", point.dtype.str, point.shape, point.tobytes()),
+        point.tobytes(),
+        (1.0, 2.0),
+        "1",
+        1,
+    ]
+    agent = SlucbQvi(_one_set_for_all())
+    agent.register(things)
+    assert int(agent.tables.slots[0]) == len(things)
