@@ -1,7 +1,7 @@
 """Bring your own problem: price discounts with a complaint rate that must stay under 3 %.
 
 A state is a customer segment (a string), a feature is an intercept and how far each of two levers is pulled, and the
-safe action is to push neither. H = 1 makes this the safe contextual bandit. Costs of the safe action are known per segment.
+safe action is to push neither; its cost is known per segment. H = 1 makes this the safe contextual bandit.
 """
 
 import numpy as np

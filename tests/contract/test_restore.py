@@ -295,7 +295,6 @@ def test_different_things_never_share_a_slot():
         point,
         point.reshape(1, 2),
         point.astype(np.float32),
-        ("array", point.dtype.str, point.shape, point.tobytes()),
         point.tobytes(),
         (1.0, 2.0),
         "1",

@@ -1,8 +1,8 @@
 """The theorems, as exact-binomial tests over fresh seeds.
 
 Each test states n, its seeds and the false-alarm rate: if the claimed failure probability is true, the test goes red
-by chance in fewer than one of a million runs (`allowed_failures`). The companions named "…notices…" plant a radius that is
-too small and check that the same measurement then turns red, so none of these tests is one that cannot fail.
+by chance in fewer than one of a million runs (`allowed_failures`). The companions named "…notices…" plant a radius that
+is too small and check that the same measurement then turns red, so none of these tests is one that cannot fail.
 """
 
 import numpy as np

@@ -147,13 +147,9 @@ def listed_states(problem: Problem, keys: list[StateKey]) -> list[tuple[int, Sta
     if problem.states is None:
         return []
     if isinstance(problem.states, range):
-        states: dict[StateKey, State] = {key: key for key in keys if isinstance(key, int) and key in problem.states}
-    else:
-        states = {problem.key_of(state): state for state in problem.states}
-    for key in keys:
-        if key not in states:
-            raise InputError(f"it knows state {key!r}, which this problem does not list")
-    return [(slot, states[key]) for slot, key in enumerate(keys)]
+        return list(enumerate(keys))  # a problem that is a table refuses an index outside it
+    states = {problem.key_of(state): state for state in problem.states}
+    return [(slot, states[key]) for slot, key in enumerate(keys) if key in states]
 
 
 def check_states(path: Path, keys: list[StateKey], tables: Tables, told: dict[int, KnownState]) -> None:
@@ -181,6 +177,8 @@ def action_set(tables: Tables, slot: int) -> ActionSet:
 
 def encode_key(key: StateKey) -> Any:
     """A state's identity as JSON: numbers and strings as they are, tuples and bytes tagged."""
+    if isinstance(key, str) and any("\ud800" <= letter <= "\udfff" for letter in key):
+        raise InputError(f"state key {key!r} is not valid Unicode and cannot be saved: pass key=... to Problem.")
     if key is None or isinstance(key, bool | int | float | str):
         return key
     if isinstance(key, bytes):

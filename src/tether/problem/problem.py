@@ -85,6 +85,7 @@ class Problem:
                 f"confidence δ must lie in (0, 0.5) as in Theorem 1, but is {self.confidence}: "
                 "it is the probability of failure, so 0.01 means 99% sure."
             )
+        object.__setattr__(self, "confidence", float(self.confidence))
         if not 0.0 < self.feature_norm < np.inf:
             raise InputError(f"feature_norm must be positive and finite, but is {self.feature_norm}.")
         if not 0.0 <= self.gap_floor < np.inf:
@@ -115,7 +116,9 @@ class Problem:
         if self.key is not None:
             return _hashable(self.key(state), f"key({state!r})")
         if isinstance(state, np.generic):
-            return self.key_of(state.item())
+            item = state.item()
+            # item() of a long double is a long double
+            return self.key_of(float(item) if isinstance(item, np.generic) else item)
         if isinstance(state, tuple):
             return tuple(self.key_of(entry) for entry in state)
         if isinstance(state, np.ndarray):
@@ -129,7 +132,7 @@ class Problem:
             return ("array", state.dtype.str, state.shape, state.tobytes())
         if is_dataclass(state) and not isinstance(state, type):
             values = (self.key_of(getattr(state, field.name)) for field in fields(state))
-            return (type(state).__name__, *values)
+            return (f"{type(state).__module__}.{type(state).__qualname__}", *values)
         if isinstance(state, float) and not np.isfinite(state):
             raise InputError(f"state {state!r} is not finite.")
         return _hashable(state, f"state {state!r}")
