@@ -93,20 +93,20 @@ def test_norms_from_the_factor_stay_true_to_eight_digits(run):
     cost, _, exact, _, candidates = run
     kept = inverse_norm(candidates, cost.factor[0])
     true = np.array([norm_of(whitened(exact, x)) for x in candidates])
-    assert float(np.abs(kept / true - 1.0).max()) <= 1e-8
+    assert float(np.abs(kept / true - 1.0).max()) <= 1e-9
 
 
 @pytest.mark.slow
 def test_the_determinant_stays_true(run):
-    """The radius depends on it through a logarithm: 1e-8 is far below anything that matters."""
+    """The radius depends on it through a logarithm: 1e-9 is far below anything that matters."""
     cost, _, exact, _, _ = run
     true = float(2.0 * np.log(np.diag(exact)).sum() - D * np.log(np.longdouble(cost.ridge)))
-    assert cost.log_det[0] == pytest.approx(true, abs=1e-8)
+    assert cost.log_det[0] == pytest.approx(true, abs=1e-9)
 
 
 @pytest.mark.slow
 def test_no_width_of_the_tables_is_ever_below_the_truth(run):
-    cost, tables, exact, _, _ = run
+    _, tables, exact, _, _ = run
     for slot in range(STATES):
         part = slice(tables.start[slot], tables.start[slot + 1])
         width, length, hope = np.empty(RAYS), np.ones(RAYS), np.ones(RAYS)
@@ -119,7 +119,7 @@ def test_no_width_of_the_tables_is_ever_below_the_truth(run):
         for i, x in enumerate(tables.features[:, part].T):
             v = whitened(exact, x)
             true = norm_of(v - (v @ e) / (e @ e) * e)
-            assert width[i] * (1.0 + relative_error(cost, 0)) >= true
+            assert width[i] >= true
             assert width[i] <= true + 1e-8 * norm_of(v)
 
 
