@@ -31,7 +31,7 @@ bench-peers: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python
 
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # New versions on purpose: resolve afresh, then write down what was resolved.
 lock:

@@ -256,7 +256,13 @@ def started(tmp_path: Path) -> subprocess.Popen:
     spec.write_text(SPEC.replace("episodes = 600", "episodes = 20000").replace("seeds = 3", "seeds = 12"))
     command = [sys.executable, "-m", "tether", "run", str(spec), "--out", str(tmp_path / "out"), "--no-figures"]
     process = subprocess.Popen(
-        [*command, "--workers", "2"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [*command, "--workers", "2"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # a suite that was itself started in the background ignores SIGINT, and its children would inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     runs, deadline = tmp_path / "out" / "tiny" / "runs", time.monotonic() + 120
     while len(list(runs.glob("*.parquet"))) < 3:
