@@ -58,7 +58,6 @@ def references():
     return found
 
 
-@pytest.mark.skipif(not MAP.exists(), reason="docs/paper-map.md is not written yet")
 def test_every_reference_of_the_paper_map_resolves():
     broken = []
     for number, kind, reference in references():
@@ -76,7 +75,6 @@ def test_every_reference_of_the_paper_map_resolves():
     assert broken == []
 
 
-@pytest.mark.skipif(not MAP.exists(), reason="docs/paper-map.md is not written yet")
 def test_the_paper_map_names_both_code_and_tests():
     kinds = [kind for _, kind, _ in references()]
     assert kinds.count("code") >= 10

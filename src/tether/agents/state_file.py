@@ -96,9 +96,8 @@ def read(path: Path, kind: str) -> tuple[Manifest, dict[str, NDArray[np.generic]
             contents = {name: archive.read(f"{name}.npy") for name in manifest.arrays}
     except FileNotFoundError:
         raise StateFileError(f"there is no saved state at {path}.") from None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise StateFileError(f"{path} is not a complete saved state of Tether: {error}.") from error
-    except (LookupError, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, LookupError, OSError, ValueError) as error:
+        # zipfile answers damage with any of these (NotImplementedError, a RuntimeError, for unknown compression)
         raise StateFileError(f"{path} is not a complete saved state of Tether: {error}.") from error
     if manifest.kind != kind:
         raise StateFileError(f"{path} holds a {manifest.kind!r} agent, not a {kind!r} one.")
