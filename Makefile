@@ -3,10 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv-peers
+CISR := .venv-cisr
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: reproduce test test-slow lint bench bench-peers docs lock clean
+.PHONY: reproduce test test-slow test-cisr cisr lint bench bench-peers docs lock clean
 
 reproduce: $(READY)
 	$(BIN)/tether reproduce all
@@ -18,6 +19,14 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m tether.warm
 	$(BIN)/pytest -n 2 -m slow
+
+test-cisr: $(CISR)/.ready
+	$(CISR)/bin/pytest tests/cisr
+
+# Train the CISR students of the lake study anew: about 90 s each, one core. It goes on where it stopped.
+cisr: $(CISR)/.ready
+	$(CISR)/bin/python -m tether.cisr.train students
+	$(CISR)/bin/python -m tether.cisr.train collect
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -40,7 +49,7 @@ lock:
 	$(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
 
 clean:
-	rm -rf .venv $(PEERS) out
+	rm -rf .venv $(PEERS) $(CISR) out
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -50,4 +59,9 @@ $(READY): pyproject.toml constraints.txt
 $(PEERS)/.ready: benchmarks/peers/requirements.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	touch $@
+
+$(CISR)/.ready: requirements-cisr.txt constraints.txt
+	test -x $(CISR)/bin/python || $(PYTHON) -m venv $(CISR)
+	$(CISR)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-cisr.txt -e .
 	touch $@

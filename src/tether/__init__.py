@@ -11,11 +11,13 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 if TYPE_CHECKING:
     from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
+    from tether.agents.rslucb_qvi import RslucbQvi
     from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
     from tether.errors import AssumptionError, EmptySafeSet, InputError, StateFileError, TetherError
     from tether.problem.action_sets import FiniteActions, StarActions
     from tether.problem.problem import Problem
-    from tether.records import CostBound, Decision, Radius, StarAction, Transition
+    from tether.records import CostBound, Decision, Mixture, Radius, StarAction, Transition
+    from tether.world.frozen_lake import frozen_lake
     from tether.world.linear_mdp import LinearMDP
     from tether.world.not_star_convex import not_star_convex
     from tether.world.synthetic import synthetic
@@ -28,14 +30,17 @@ _HOME = {
     "Decision": "tether.records",
     "CostBound": "tether.records",
     "Radius": "tether.records",
+    "Mixture": "tether.records",
     "Transition": "tether.records",
     "SlucbQvi": "tether.agents.slucb_qvi",
     "SlucbConfig": "tether.agents.slucb_qvi",
+    "RslucbQvi": "tether.agents.rslucb_qvi",
     "LsviUcb": "tether.agents.lsvi_ucb",
     "LsviConfig": "tether.agents.lsvi_ucb",
     "LinearMDP": "tether.world.linear_mdp",
     "synthetic": "tether.world.synthetic",
     "not_star_convex": "tether.world.not_star_convex",
+    "frozen_lake": "tether.world.frozen_lake",
     "TetherError": "tether.errors",
     "AssumptionError": "tether.errors",
     "InputError": "tether.errors",

@@ -109,8 +109,25 @@ def show_reports(whole: dict[str, Any], reports: Sequence[dict[str, Any]], json:
 
 
 def _show_report(report: dict[str, Any]) -> None:
+    show_table(f"{report['study']}: {report['title']}", *_columns(report["table"]))
+    if report["claims"]:
+        claims = [("holds" if c["holds"] else "FAILS", c["text"], c["evidence"]) for c in report["claims"]]
+        show_table("Claims", ("here it", "claim", "evidence"), claims)
+    for failure in report["failures"]:
+        typer.echo(f"FAILED {failure['agent']}, seed {failure['seed']}: {failure['message']} ({failure['traceback']})")
+    show_paths([Path(path) for path in report["artifacts"]], False)
+    kept = f" ({report['kept']} kept from before)" if report["kept"] else ""
+    typer.echo(f"{report['study']}: {report['ran']} runs{kept} in {report['seconds']:.1f} s")
+
+
+def _columns(table: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Heads and rows of a study's table: of episodes, or of interaction units."""
+    if table and "success_last3" in table[0]:
+        heads = ("agent", "agents", "runs", "success, last 3", "return, last 3", "largest expected cost", "violations",
+                 "in runs", "falls per run", "cost β", "success by unit")  # fmt: skip
+        return heads, [_unit_line(row) for row in table]
     headers = ("agent", "seeds", "reward", "regret", "95% interval", "median", "worst seed", "violations", "in runs")
-    rows = [
+    rows: list[Sequence[str]] = [
         (
             row["agent"],
             str(row["seeds"]),
@@ -122,17 +139,26 @@ def _show_report(report: dict[str, Any]) -> None:
             str(row["violations_total"]),
             str(row["violating_runs"]),
         )
-        for row in report["table"]
+        for row in table
     ]
-    show_table(f"{report['study']}: {report['title']}", headers, rows)
-    if report["claims"]:
-        claims = [("holds" if c["holds"] else "FAILS", c["text"], c["evidence"]) for c in report["claims"]]
-        show_table("Claims", ("here it", "claim", "evidence"), claims)
-    for failure in report["failures"]:
-        typer.echo(f"FAILED {failure['agent']}, seed {failure['seed']}: {failure['message']} ({failure['traceback']})")
-    show_paths([Path(path) for path in report["artifacts"]], False)
-    kept = f" ({report['kept']} kept from before)" if report["kept"] else ""
-    typer.echo(f"{report['study']}: {report['ran']} runs{kept} in {report['seconds']:.1f} s")
+    return headers, rows
+
+
+def _unit_line(row: dict[str, Any]) -> Sequence[str]:
+    low, high = row["success_last3_ci"]
+    return (
+        row["agent"],
+        str(row["seeds"]),
+        str(row["runs"]),
+        f"{row['success_last3']:.3f} ({low:.3f} to {high:.3f})",
+        f"{row['return_last3']:.2f}",
+        f"{row['max_expected_cost']:.4f}",
+        str(row["violations_total"]),
+        str(row["violating_runs"]),
+        f"{row['falls_per_run']:.1f}",
+        row["cost_radius_origin"],
+        " ".join(f"{value:.2f}" for value in row["success_by_unit"]),
+    )
 
 
 def show_paths(paths: Sequence[Path], json: bool) -> None:

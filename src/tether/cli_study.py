@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tether.cli_progress import listener
-from tether.experiments import claims, specs, summary
+from tether.experiments import claims, specs, summary, unit_summary
 from tether.experiments.engines import Engine
 from tether.experiments.registry import AGENTS, WORLDS, Option
 from tether.experiments.results import Results, load
@@ -32,12 +32,18 @@ def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> dict[s
         "title": study.title,
         "seconds": round(time.perf_counter() - began, 3),
         "claims": [claim.as_dict() for claim in claims.evaluate(results)],
-        "table": [row.as_dict() for row in summary.table(results)],
+        "table": _table(results),
         "failures": _failures(done),
         "ran": done.ran,
         "kept": done.kept,
         "artifacts": [str(path) for path in artifacts],
     }
+
+
+def _table(results: Results) -> list[dict[str, Any]]:
+    if results.counts_units:
+        return [row.as_dict() for row in unit_summary.unit_table(results)]
+    return [row.as_dict() for row in summary.table(results)]
 
 
 def _pictures(results: Results) -> list[Path]:

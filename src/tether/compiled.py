@@ -31,17 +31,26 @@ def source_digest(package: Path) -> str:
 _DIGEST = source_digest(Path(__file__).parent)
 
 
+def inlined(function: Kernel) -> Kernel:
+    """`compiled`, and copied into its callers: for small kernels whose many arguments cost more to pass than to use."""
+    return _kernel(function, forceinline=True)
+
+
 def compiled(function: Kernel) -> Kernel:
     """Compile on first call and keep the machine code on disk, keyed by the source of all kernels.
 
     numba's own key is the caller's file alone, so a kernel whose callee changed in another file would go on running
     the old machine code: unacceptable where the callee computes a safety bound.
     """
+    return _kernel(function, forceinline=False)
+
+
+def _kernel(function: Kernel, *, forceinline: bool) -> Kernel:
     if getattr(
         numba.config, "DISABLE_JIT", 0
     ):  # NUMBA_DISABLE_JIT=1: plain Python, for debugging and for planting faults
         return function
-    dispatcher: Any = numba.njit(error_model="numpy")(function)
+    dispatcher: Any = numba.njit(error_model="numpy", forceinline=forceinline)(function)
     dispatcher.enable_caching()
     index = dispatcher._cache._cache_file
     index._source_stamp = (index._source_stamp, _DIGEST)

@@ -20,6 +20,8 @@ Reason = Literal[
     "no-slack",  # Assumption 2 fails here: the safe action's cost is not under the threshold
     "warm-up",  # the cost of the safe action is still being measured (appendix A.4)
     "bad-numbers",  # something was not finite: nothing but the safe action can be justified
+    "ended",  # the trajectory has ended in this state: nothing is played
+    "unsolved",  # no mixture could be certified as the best one
 ]
 """Why a decision is what it is."""
 
@@ -51,17 +53,32 @@ class CostBound:
     """The evidence for one constraint: cost <= bound <= threshold with the stated radius.
 
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
+    `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
+    coin, so that a single action may cost more than τ.
     """
 
     bound: float
     threshold: float
     radius: Radius
     baseline_cost: float
+    bounds: Literal["cost", "expected cost"] = "cost"
 
     @property
     def margin(self) -> float:
         """τ − bound: what is left under the threshold."""
         return self.threshold - self.bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """The distribution θ that an action was drawn from, and its mean feature φ^θ(s) (d,).
+
+    `probabilities` (N,) are in the order of D(s); `baseline` is a_0's, which in a finite set is one of them too.
+    """
+
+    probabilities: Array
+    baseline: float
+    mean_feature: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +100,12 @@ class Decision:
     value_radius: Radius
     score: float
     data_version: int
+    mixture: Mixture | None = None
+
+    @property
+    def mean_feature(self) -> Array:
+        """What the decision plays on average: `feature`, unless the action was drawn from a mixture."""
+        return self.feature if self.mixture is None else self.mixture.mean_feature
 
     @property
     def tightest(self) -> CostBound:
@@ -91,7 +114,7 @@ class Decision:
 
     @property
     def cost_bound(self) -> float:
-        """Upper bound on the cost of the action, for the tightest constraint."""
+        """Upper bound on the cost of the action (of the mixture, on average), for the tightest constraint."""
         return self.tightest.bound
 
     @property

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "world": {"problem", "records", "errors", "compiled"},
     "learning": {"problem", "records", "errors", "compiled"},
     "agents": {"learning", "problem", "records", "errors", "compiled", "version"},
+    "cisr": {"world", "records", "errors"},
     "advisor": {"agents", "learning", "problem", "records", "errors", "compiled", "version"},
 }
 """Layer -> layers it may import, besides itself. `version` is tether.__version__."""
@@ -108,6 +109,11 @@ def test_nothing_below_the_studies_imports_them():
     assert wrong == []
 
 
+def test_only_studies_and_the_command_line_import_the_cisr_baseline():
+    importers = {layer_of(path) for path in MODULES for _, target in targets_of(path) if target == "cisr"}
+    assert importers - {"cisr"} <= {"experiments", "cli"}
+
+
 def test_every_layer_is_known():
     """A new folder or module at the top must be given its place in the rules above."""
     known = {*MAY_IMPORT, *SEES_BOTH, "__init__"}
@@ -130,6 +136,7 @@ def test_importing_tether_loads_nothing_heavy():
     assert (
         loaded & {"numba", "gymnasium", "matplotlib", "scipy", "pandas", "pyarrow", "ray", "plotly", "typer"} == set()
     )
+    assert loaded & {"torch", "stable_baselines3", "optuna"} == set()
 
 
 def test_the_learner_runs_without_the_simulator():
@@ -142,7 +149,7 @@ def test_the_learner_runs_without_the_simulator():
     assert loaded & {"gymnasium", "matplotlib"} == set()
 
 
-def test_only_the_adapter_imports_gymnasium():
+def test_only_the_adapters_import_gymnasium():
     importers = []
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -153,4 +160,4 @@ def test_only_the_adapter_imports_gymnasium():
                 names = [node.module or ""]
             if any(name.split(".")[0] == "gymnasium" for name in names):
                 importers.append(str(path.relative_to(PACKAGE)))
-    assert set(importers) <= {"world/gym_adapter.py"}
+    assert set(importers) <= {"world/gym_adapter.py", "cisr/lake_env.py"}

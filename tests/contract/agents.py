@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from tether import LsviConfig, LsviUcb, SlucbConfig, SlucbQvi
+from tether import LsviConfig, LsviUcb, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.slucb_qvi import EXPLORERS
 from tether.problem.problem import Problem
 from tether.world.linear_mdp import Streams
 
-from .worlds import small_world, stationary_world, two_constraints
+from .worlds import many_actions, small_world, stationary_world, two_constraints
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ def _lsvi(world, origin, *, told=False, **settings):
     return Case(world, lambda: LsviUcb(world.problem, LsviConfig(**settings), **secret), origin, secret)
 
 
+def _rslucb(world, origin="theorem", **settings):
+    config = SlucbConfig(**settings)
+    return Case(world, lambda: RslucbQvi(world.problem, config, rng=np.random.default_rng(11)), origin, {})
+
+
 def _cases():
     star, unknown, still = small_world(), small_world(known_costs=False), stationary_world()
     paper = SlucbConfig.paper(1.0)
@@ -55,6 +60,14 @@ def _cases():
         "two-constraints": _slucb(two_constraints(), explorer="certified"),
         "two-constraints-finite": _slucb(two_constraints(finite=True)),
         "two-constraints-unknown": _slucb(two_constraints(known_costs=False)),
+        "rslucb-star": _rslucb(star),
+        "rslucb-finite": _rslucb(many_actions()),
+        "rslucb-paper": _rslucb(many_actions(), explorer="paper", value_radius=0.3),
+        "rslucb-certified": _rslucb(many_actions(), explorer="certified", value_radius=0.3),
+        "rslucb-directional-rare": _rslucb(many_actions(), explorer="directional", replan="on-doubling"),
+        "rslucb-tuned-kappa": _rslucb(many_actions(), "tuned", explorer="paper", cost_radius=0.2, kappa=0.5),
+        "rslucb-two-constraints": _rslucb(two_constraints(finite=True), explorer="certified"),
+        "rslucb-pooled": _rslucb(two_constraints(finite=True, same_stages=True), pooled=True),
         "lsvi-unconstrained": _lsvi(star, "none"),
         "lsvi-told": _lsvi(star, "exact", told=True),
         "lsvi-told-finite": _lsvi(two_constraints(finite=True), "exact", told=True, replan="on-doubling"),
@@ -65,6 +78,9 @@ def _cases():
 CASES = _cases()
 SAFE = [name for name, case in CASES.items() if case.origin in ("theorem", "any")]
 """Agents that claim a guarantee, or that follow the paper's rule for unknown costs."""
+
+RANDOMISED = [name for name in CASES if name.startswith("rslucb")]
+"""Agents that draw their actions: one number of their own stream per decision, so being asked moves the stream."""
 
 
 def play(world, agent, streams, episodes, *, register=False):
@@ -96,6 +112,8 @@ def essence(thing):
         return ("dict", tuple((essence(key), essence(value)) for key, value in thing.items()))
     if isinstance(thing, set | frozenset):
         return ("set", frozenset(essence(entry) for entry in thing))
+    if isinstance(thing, np.random.Generator):
+        return ("generator", repr(thing.bit_generator.state))
     if isinstance(thing, Problem) or callable(thing):
         return ("same object", id(thing))
     if is_dataclass(thing):

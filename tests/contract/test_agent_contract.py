@@ -12,9 +12,10 @@ from tether.experiments.simulate import simulate, simulate_stepwise
 from tether.world.linear_mdp import Streams
 from tether.world.planning import optimal_safe_policy
 
-from .agents import CASES, SAFE, changed, choices, essence, learned, play, twin_streams, whole_state
+from .agents import CASES, RANDOMISED, SAFE, changed, choices, essence, learned, play, twin_streams, whole_state
 
 every_agent = pytest.mark.parametrize("name", CASES)
+every_deterministic_agent = pytest.mark.parametrize("name", [name for name in CASES if name not in RANDOMISED])
 
 
 @every_agent
@@ -62,7 +63,7 @@ def _askable(case, name):
     return range(2 if name.startswith("unknown-appendix") else case.world.state_count)
 
 
-@every_agent
+@every_deterministic_agent
 def test_extra_questions_do_not_change_later_answers(name):
     """One agent is asked about every state and every step all the time, its twin only where it plays."""
     case = CASES[name]
@@ -125,7 +126,7 @@ def test_no_action_without_a_bound_under_the_threshold(name):
         assert d.value_radius.origin == ("theorem" if name == "value-radius-theorem" else "tuned")
         if d.is_baseline:
             np.testing.assert_array_equal(d.feature, known.actions.phi_0)
-            assert d.reason != "best"
+            assert d.reason != "best" or name in RANDOMISED
         else:
             assert d.reason == "best"
             row, length = (d.action.ray, d.action.length) if known.actions.is_star else (d.action, 1.0)
@@ -140,7 +141,7 @@ def test_safe_agents_never_exceed_the_threshold(name):
     case = CASES[name]
     tau = np.array(case.world.problem.threshold)
     for d in play(case.world, case.make(), Streams.from_seed(37), 60):
-        true = case.world.true_gamma[d.step] @ d.feature
+        true = case.world.true_gamma[d.step] @ d.mean_feature
         assert (true <= tau + 1e-12).all(), (d.step, d.state, d.reason, true.tolist())
         for bound, cost in zip(d.evidence, true, strict=True):
             assert d.is_baseline or cost <= bound.bound + 1e-12
@@ -157,7 +158,7 @@ def _literal_bound(world, agent, history, d, j):
     gram = lam * np.eye(size) + sum((np.outer(x, x) for x, _ in seen), np.zeros((size, size)))
     inverse = np.linalg.inv(gram)
     gamma_hat = inverse @ sum((z * x for x, z in seen), np.zeros(size))
-    f, x, beta = known.actions.phi_0, d.feature, d.evidence[j].radius.value
+    f, x, beta = known.actions.phi_0, d.mean_feature, d.evidence[j].radius.value
     if world.problem.baseline_cost is None:
         return gamma_hat @ x + beta * np.sqrt(x @ inverse @ x)
     g00, residual = f @ inverse @ f, gamma_hat @ f - known.baseline_cost[d.step, j]
@@ -168,7 +169,8 @@ def _literal_bound(world, agent, history, d, j):
     return gamma_hat @ x - share * residual + beta * np.sqrt(apart @ inverse @ apart)
 
 
-AUDITED = [name for name in CASES if not name.startswith(("lsvi", "unknown-appendix", "condition", "replan"))]
+LATE = ("lsvi", "unknown-appendix", "condition", "replan", "rslucb-directional-rare")
+AUDITED = [name for name in CASES if not name.startswith(LATE)]
 
 
 @pytest.mark.parametrize("name", AUDITED)
@@ -272,7 +274,7 @@ def test_outcomes_may_arrive_late_and_out_of_order(name):
     assert not late._open
 
 
-@every_agent
+@every_deterministic_agent
 def test_whole_blocks_and_single_steps_are_the_same_run(name):
     """`simulate` and `simulate_stepwise` write the same books, learn the same sums and end with the same plan."""
     case = CASES[name]

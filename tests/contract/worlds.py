@@ -45,6 +45,35 @@ def two_constraints(*, finite=False, known_costs=True, same_stages=False):
     )
 
 
+@cache
+def many_actions():
+    """Seven actions per state, a_0 at another place in each; enough noise that mixtures stay between a_0 and the rest."""
+    rng = np.random.default_rng(23)
+    horizon, states, count, d = 3, 4, 7, 4
+    gamma = rng.uniform(0.3, 1.0, (horizon, 1, d))
+    gamma[:, :, 0] = rng.uniform(0.0, 0.2, (horizon, 1))
+    features = rng.dirichlet(np.full(d, 0.7), size=(states, count))
+    safe = np.array([0, 3, 6, 2])
+    features[np.arange(states), safe] = 0.8 * np.eye(d)[0] + 0.2 * rng.dirichlet(np.ones(d), size=states)
+    problem = Problem.from_table(
+        features=features,
+        baseline_action=safe,
+        baseline_cost=np.einsum("hmd,sd->hsm", gamma, features[np.arange(states), safe]),
+        horizon=horizon,
+        threshold=0.5,
+        noise=0.1,
+        gamma_norm=2.0,
+    )
+    return LinearMDP(
+        name="many actions",
+        problem=problem,
+        true_theta=rng.random((horizon, d)),
+        true_gamma=gamma,
+        true_mu=rng.dirichlet(np.ones(states), size=(horizon, d)),
+        initial=rng.dirichlet(np.ones(states)),
+    )
+
+
 WORLDS = {
     "synthetic": lambda: _synthetic(),
     "synthetic-literal": lambda: _synthetic(literal=True),

@@ -88,6 +88,33 @@ def test_expected_costs_of_the_mixture_never_exceed_the_threshold(make, constrai
         assert (true_costs(world, planned.features) <= np.array(world.problem.threshold) + 1e-9).all()
 
 
+@pytest.mark.parametrize(("actions", "points"), [(2, 20_001), (3, 401)])
+@pytest.mark.parametrize("constraints", [1, 2])
+def test_the_lp_finds_what_brute_force_over_a_fine_grid_finds(actions, points, constraints):
+    """Every distribution on a grid over the simplex: none that is safe earns more, and some earns almost as much."""
+    share = np.linspace(0.0, 1.0, points)
+    if actions == 2:
+        grid = np.stack([share, 1.0 - share], axis=1)
+    else:
+        first, second = (part.ravel() for part in np.meshgrid(share, share))
+        inside = first + second <= 1.0 + 1e-12
+        grid = np.stack([first, second, 1.0 - first - second], axis=1)[inside]
+    mixed = 0
+    for seed in range(4):
+        world = finite_world(seed, actions=actions, constraints=constraints)
+        planned = optimal_safe_mixture(world)
+        for step in range(world.problem.horizon):
+            q = world.true_theta[step] + world.true_mu[step] @ planned.values[step + 1]
+            for state in range(world.state_count):
+                value, cost = world.endpoints[state] @ q, world.endpoints[state] @ world.true_gamma[step].T
+                safe = (grid @ cost <= np.array(world.problem.threshold) + 1e-12).all(axis=1)
+                best = (grid[safe] @ value).max()
+                assert best <= planned.values[step, state] + 1e-9
+                assert best >= planned.values[step, state] - 2.0 * np.ptp(value) * actions / points
+                mixed += np.linalg.norm(world.endpoints[state] - planned.features[step, state], axis=1).min() > 1e-6
+    assert mixed > 0
+
+
 def test_half_and_half_by_hand():
     """Two actions, (cost 0, reward 0) and (cost 1, reward 1), τ = 0.5: half of each earns 0.5; no single one does."""
     world = _two_actions(threshold=0.5, baseline_cost=0.0, gamma=[0.0, 1.0])

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tether.learning import mixture_choice, mixture_search, mixture_supports, mixtures, randomised
 from tether.learning.safe_sets import STATE, affine_lengths, unconditioned_lengths
 from tether.learning.scores import assess
 from tether.learning.statistics import DIRECTIONAL, TUNED, Rules
@@ -45,6 +46,7 @@ def make_rules(**changes):
         "events": 100.0,
         "tuned_radius": 1.0,
         "value_radius": np.array([1.0, 1.0]),
+        "kappa": np.nan,
         "gap_floor": 0.0,
         "warms_up": False,
         "penalty": 0.0,
@@ -71,3 +73,95 @@ def choose(
         np.empty((5, count)), np.empty((4, constraints)), bound,
     )  # fmt: skip
     return choice, bound
+
+
+def vector(values):
+    """A fresh contiguous float64 copy: what the kernels are compiled for."""
+    return np.array(values, dtype=np.float64, order="C")
+
+
+def width_of(joint, x):
+    """√(xᵀCx), rounded up."""
+    return mixtures.width_of(vector(joint), vector(x))
+
+
+def cost_rise(rise, joint, radius, x):
+    """g(x) = ⟨b, x⟩ + β√(xᵀCx), rounded up."""
+    return mixtures.cost_rise(vector(rise), vector(joint), number(radius), vector(x))
+
+
+def scale_back(rise, joint, radius, slack, x):
+    """x scaled back toward a_0 (n,), and the factor."""
+    x = vector(x)
+    factor = mixtures.scale_back(vector(rise), vector(joint), number(radius), number(slack), x)
+    return x, factor
+
+
+def linear_optimum(gain, slope, slack):
+    """The value of the linear program, and the vertex x (n,) that attains it."""
+    gain, slope, x = vector(gain), vector(slope), np.full(len(gain), np.nan)
+    value = mixtures.linear_optimum(gain, slope, number(slack))[0]
+    mixtures.best_pair(gain, slope, number(slack), x)
+    return value, x
+
+
+def slope_at(rise, joint, radius, x):
+    """A subgradient of g at x (n,)."""
+    slope = np.full(len(rise), np.nan)
+    mixtures.slope_at(vector(rise), vector(joint), number(radius), vector(x), slope)
+    return slope
+
+
+def on_support(gain, rise, joint, radius, slack, support):
+    """The stationary point on a support (n,), or None."""
+    size, x = len(gain), np.full(len(gain), np.nan)
+    found = mixture_supports.on_support(
+        vector(gain), vector(rise), vector(joint), number(radius), number(slack),
+        np.array([*support, *[0] * (size - len(support))], dtype=np.int64), len(support), np.full((size, size), np.nan),
+        np.full((mixture_search.SCRATCH_ROWS, size), np.nan), x,
+    )  # fmt: skip
+    return x if found else None
+
+
+def _scratch(size):
+    """Work space full of NaN: what is read before it is written shows."""
+    return (
+        np.full((size, size), np.nan),
+        np.full((mixture_search.SCRATCH_ROWS, size), np.nan),
+        np.full(size, -1, dtype=np.int64),
+        np.full(size, np.nan),
+    )
+
+
+def best_mixture(*, gain, rise, joint, radius, slack):
+    """The best x (n,) under one constraint, and the upper bound on its optimum."""
+    factor, work, support, x = _scratch(len(gain))
+    bound = mixture_search.best_mixture(
+        vector(gain), vector(rise), vector(joint), number(radius), number(slack), factor, work, support, x
+    )
+    return x, bound
+
+
+def certified_optimum(*, gain, rise, joint, radius, slack):
+    """The best x (n,) under M constraints, its value, and whether a certificate shows that it is best."""
+    factor, work, support, x = _scratch(len(gain))
+    facts = np.array([np.zeros(len(slack)), radius, slack, np.zeros(len(slack))])
+    value, solved = mixture_choice.certified_optimum(
+        vector(gain), vector(rise), vector(joint), facts, factor, work, support, x
+    )
+    return x, value, solved
+
+
+def hoped_optimum(*, gain, rise, joint, radius, slack):
+    """`directional`: the mixture to play (n,), and the value it hopes for."""
+    _, work, _, x = _scratch(len(gain))
+    facts = np.array([np.zeros(len(slack)), radius, slack, np.zeros(len(slack))])
+    value = mixture_choice.hoped_optimum(
+        vector(gain), vector(rise), vector(np.sqrt(np.diag(joint))), vector(joint), facts, work, x
+    )
+    return x, value
+
+
+def draw_row(probabilities, baseline_row, uniform):
+    """The candidate that a uniform number falls on, -1 for a_0."""
+    return randomised.draw_row(vector(probabilities), int(baseline_row), number(uniform))

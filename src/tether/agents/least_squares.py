@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from math import log
-from typing import Any, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tether.errors import InputError
 from tether.learning.backup import Plan, assess_unplanned, make_plan, new_plan
 from tether.learning.ridge import new_ridge
 from tether.learning.safe_sets import UNKNOWN
-from tether.learning.statistics import Memory, Rules, observe
+from tether.learning.statistics import ENDED, Memory, Rules, observe
 from tether.learning.tables import Tables, add_state, grown, new_tables
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
@@ -20,6 +20,7 @@ from tether.records import (
     Array,
     CostBound,
     Decision,
+    Mixture,
     Origin,
     Radius,
     Reason,
@@ -31,8 +32,26 @@ from tether.records import (
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
+class Choice(NamedTuple):
+    """What an agent wants to play in one state, and why."""
+
+    actions: ActionSet
+    row: int  # -1 is the safe action
+    length: float
+    score: float
+    reason: int
+    bounds: Array  # (M,)
+    radii: Array  # β_c (M,)
+    baseline_cost: Array  # τ_h(s) (M,)
+    data_version: int
+    mixture: Mixture | None = None
+
+
 class LeastSquaresAgent(SavedAgent):
     """Optimistic least-squares value iteration with a certified safe set. Subclasses choose the rules."""
+
+    bounds: ClassVar[Literal["cost", "expected cost"]] = "cost"
+    mixes: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -58,8 +77,8 @@ class LeastSquaresAgent(SavedAgent):
         self.replans_rarely = replans_rarely
         self._stages = stages
         d, m = problem.dimension, problem.constraints
-        self.tables: Tables = new_tables(d, problem.horizon, stages, m)
-        capacity = self.tables.phi_0.shape[1]
+        self.tables: Tables = new_tables(d, problem.horizon, stages, m, self.mixes)
+        rows, capacity = self.tables.features.shape[1], self.tables.phi_0.shape[1]
         self.memory = Memory(
             cost=new_ridge(stages, cost_ridge, cost_basis),
             value=new_ridge(stages, value_ridge, np.eye(d)),
@@ -67,8 +86,8 @@ class LeastSquaresAgent(SavedAgent):
             reward_moment=np.zeros((stages, d)),
             transition_moment=np.zeros((stages, capacity, d)),
         )
-        self.current: Plan = new_plan(problem.horizon, capacity, m, d)
-        self.scratch = np.zeros((2 + m, self.tables.features.shape[1]))
+        self.current: Plan = new_plan(problem.horizon, capacity, m, d, rows if self.mixes else 0)
+        self.scratch = np.zeros((2 + m, rows))
         self._action_sets: list[ActionSet] = []
         self._slot_of: dict[StateKey, int] = {}
         self._open: dict[int, int] = {}  # decisions without an outcome yet, and their steps
@@ -114,9 +133,12 @@ class LeastSquaresAgent(SavedAgent):
         """The first loop of Algorithm 1: safe sets, scores and values, backwards in h, for every known state."""
         if not self.plans_are_due:
             return
-        make_plan(self.memory, self.rules, self.tables, self.current, self.scratch)
+        self._make_plan()
         self._plan_version = self._outcomes
         self.planned_log_det[:] = self._log_dets()
+
+    def _make_plan(self) -> None:
+        make_plan(self.memory, self.rules, self.tables, self.current, self.scratch)
 
     def act(self, step: int, state: State) -> Decision:
         """Line 9 of Algorithm 1, with the bound that justifies the action."""
@@ -125,43 +147,69 @@ class LeastSquaresAgent(SavedAgent):
         told = self._told(state) if slot is None else None
         if self._plan_version < 0:
             self.plan()
-        plan = self.current
-        if slot is not None and slot < plan.planned[0]:
-            actions = self._action_sets[slot]
-            row, length = int(plan.row[step, slot]), float(plan.length[step, slot])
-            score, reason, bounds = plan.score[step, slot], plan.reason[step, slot], plan.bound[step, slot]
-            baseline_cost = self.tables.baseline_cost[step, slot]
-            radii, version = plan.radius[step], self._plan_version
+        if slot is not None and slot < self.current.planned[0]:
+            choice = self._planned(step, slot)
         else:
-            unplanned = told or self._told(state)
-            actions, baseline_cost, version = unplanned.actions, unplanned.baseline_cost[step], self._outcomes
-            row, length, score, reason, bounds, radii = self._assess(step, unplanned)
-        if self.rules.conditioning == UNKNOWN:
-            baseline_cost = np.full(len(bounds), np.nan)  # whatever was measured is a gap, not a known cost
-        origin = self._origins[0]
+            choice = self._unplanned(step, told or self._told(state))
+        if choice.reason == ENDED:
+            raise InputError(f"the trajectory has ended in state {state!r}: there is nothing to decide.")
+        decision = self._decide(step, state, choice)
+        self._open[decision.id] = int(step)
+        self._decisions += 1
+        return decision
+
+    def _planned(self, step: int, slot: int) -> Choice:
+        """What the current plan says for a state that it covers."""
+        plan = self.current
+        return Choice(
+            self._action_sets[slot],
+            int(plan.row[step, slot]),
+            float(plan.length[step, slot]),
+            float(plan.score[step, slot]),
+            int(plan.reason[step, slot]),
+            plan.bound[step, slot],
+            plan.radius[step],
+            self.tables.baseline_cost[step, slot],
+            self._plan_version,
+        )
+
+    def _unplanned(self, step: int, known: KnownState) -> Choice:
+        """The choice at a state that no plan covers, from the newest cost data and the last plan's weights."""
+        problem = self.problem
+        alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
+        bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
+        stage = step if self._stages > 1 else 0
+        weights, plans = self.current.weights[step], int(self.current.made[0])
+        choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
+        return Choice(known.actions, *choice, bounds, radii, known.baseline_cost[step], self._outcomes)
+
+    def _decide(self, step: int, state: State, choice: Choice) -> Decision:
+        """A choice as a Decision, with the evidence for each constraint."""
+        actions, row, length = choice.actions, choice.row, choice.length
+        unknown = self.rules.conditioning == UNKNOWN  # whatever was measured is a gap, not a known cost
+        known_costs = np.full(len(choice.bounds), np.nan) if unknown else choice.baseline_cost
+        limits = zip(choice.bounds, self.rules.threshold, choice.radii, known_costs, strict=True)
         evidence = tuple(
-            CostBound(float(bound), float(tau), Radius(float(radius), origin), float(known))
-            for bound, tau, radius, known in zip(bounds, self.rules.threshold, radii, baseline_cost, strict=True)
+            CostBound(float(bound), float(tau), Radius(float(radius), self._origins[0]), float(known), self.bounds)
+            for bound, tau, radius, known in limits
         )
         feature = actions.phi_0 if row < 0 else actions.phi_0 + length * (actions.endpoints[row] - actions.phi_0)
         if row >= 0 and length == 1.0:
             feature = actions.endpoints[row]
-        decision = Decision(
+        return Decision(
             id=self._decisions,
             step=step,
             state=state,
             action=actions.action(row, length),
             feature=feature,
             is_baseline=row < 0,
-            reason=REASONS[reason],
+            reason=REASONS[choice.reason],
             evidence=evidence,
             value_radius=Radius(float(self.rules.value_radius[step]), self._origins[1]),
-            score=float(score),
-            data_version=version,
+            score=choice.score,
+            data_version=choice.data_version,
+            mixture=choice.mixture,
         )
-        self._open[decision.id] = int(step)
-        self._decisions += 1
-        return decision
 
     def observe(self, transition: Transition) -> None:
         """Add one outcome to the sums. Everything is checked before anything changes."""
@@ -191,6 +239,11 @@ class LeastSquaresAgent(SavedAgent):
         self._decisions += episodes * self.problem.horizon
         self._outcomes += episodes * self.problem.horizon
 
+    def note_steps(self, steps: int) -> None:
+        """Keep count after compiled code has played and observed so many steps."""
+        self._decisions += steps
+        self._outcomes += steps
+
     def register(self, states: Iterable[State]) -> None:
         """Include these states in every plan from now on, visited or not: for exact regret and for figures."""
         for state in states:
@@ -199,16 +252,6 @@ class LeastSquaresAgent(SavedAgent):
     def _prepare(self, transition: Transition, feature: Array, costs: Array | None) -> Callable[[], None]:
         """For rules that watch outcomes: check now, when an error changes nothing; return what to do then."""
         return lambda: None
-
-    def _assess(self, step: int, known: KnownState) -> tuple[int, float, float, int, Array, Array]:
-        """The choice at a state that no plan covers, from the newest data, with its bounds and radii (M,)."""
-        problem = self.problem
-        alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
-        bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
-        stage = step if self._stages > 1 else 0
-        weights, plans = self.current.weights[step], int(self.current.made[0])
-        choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
-        return (*choice, bounds, radii)
 
     def _slot(self, state: State) -> int:
         """The slot of a state, made on first sight."""
@@ -227,6 +270,8 @@ class LeastSquaresAgent(SavedAgent):
         slots, rows = self.tables.phi_0.shape[1], self.tables.features.shape[1]
         if rows > self.scratch.shape[1]:
             self.scratch = np.zeros((len(self.scratch), rows))
+            if self.mixes:
+                self.current = self.current._replace(mixture=grown(self.current.mixture, 1, rows, 0.0))
         if slots > self.memory.transition_moment.shape[1]:
             moment = grown(self.memory.transition_moment, 1, slots, 0.0)
             self.memory = self.memory._replace(transition_moment=moment)

@@ -21,7 +21,7 @@ from tether.records import Array, Origin, State
 class LsviConfig:
     """The choices of LSVI-UCB: bonus, ridge and the penalty λ' of the objective r − λ'c (0 is none)."""
 
-    value_radius: float | Literal["remaining", "theorem"] = "remaining"
+    value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
     value_ridge: float = 1.0
     penalty: float = 0.0
     replan: Literal["every-episode", "on-doubling"] = "every-episode"
@@ -74,7 +74,8 @@ class LsviUcb(LeastSquaresAgent):
             gamma_norm=np.array(problem.gamma_norm),
             events=1.0,
             tuned_radius=0.0,
-            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
+            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta, config.value_ridge),
+            kappa=np.nan,
             gap_floor=0.0,
             warms_up=False,
             penalty=config.penalty,

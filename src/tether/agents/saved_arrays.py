@@ -8,7 +8,15 @@ from tether.learning.ridge import PENDING
 from tether.records import Reason
 
 REASONS = len(Reason.__args__)  # type: ignore[attr-defined]
-MAY_BE_INFINITE = {"planned_log_det", "tables.baseline_cost", "plan.bound", "plan.score", "plan.radius", "plan.values"}
+MAY_BE_INFINITE = {
+    "planned_log_det",
+    "tables.baseline_cost",
+    "tables.final_reward",
+    "plan.bound",
+    "plan.score",
+    "plan.radius",
+    "plan.values",
+}
 
 Arrays = dict[str, NDArray[np.generic]]
 

@@ -24,6 +24,7 @@ from tether.learning.statistics import (
     DIRECTIONAL,
     MIXTURE,
     PAPER,
+    PLAIN,
     SMALLEST,
     TUNED,
     Rules,
@@ -31,15 +32,16 @@ from tether.learning.statistics import (
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Origin, State, StateKey, Transition
 
-Explorer = Literal["paper", "certified", "directional", "adaptive"]
+Explorer = Literal["paper", "certified", "directional", "adaptive", "plain"]
 EXPLORERS: dict[str, int] = {
     "paper": PAPER,
     "certified": CERTIFIED,
     "directional": DIRECTIONAL,
     "adaptive": ADAPTIVE,
+    "plain": PLAIN,
 }
 
-VALUE_RADII = ("remaining", "theorem")
+VALUE_RADII = ("remaining", "unseen", "theorem")
 RADII: dict[str, int] = {"theorem": SMALLEST, "mixture": MIXTURE, "classical": CLASSICAL}
 
 RANK_TOLERANCE = 1e-3
@@ -52,14 +54,16 @@ class SlucbConfig:
     """Every choice of SLUCB-QVI. The defaults need nothing beyond the Problem.
 
     Attributes:
-        explorer: where optimism comes from (THEORY section 5); "adaptive" tempers `directional`, see `share_of_hope`.
+        explorer: where optimism comes from (THEORY section 5); "adaptive" tempers `directional`, see `share_of_hope`;
+            "plain" is the value bonus alone, without the part that makes up for the unknown constraint.
         cost_radius: β in the safe set. "theorem" (the smallest radius we can prove), "mixture" (one root) and
             "classical" are guarantees; a number is tuned, forfeits the guarantee, and every decision says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
-            in the regression target is at most the value of the remaining steps. "theorem" is the paper's
-            c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
+            in the regression target is at most the value of the remaining steps. "unseen" is 2H√λ: a unit feature in
+            a direction that was never seen gets a bonus of 2H, and what was seen is soon taken at its estimate.
+            "theorem" is the paper's c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².
-        value_ridge: λ of the value regression.
+        value_ridge: λ of the value regression; None takes that of the cost regression.
         condition_on: "state" uses τ_h(s) where one stands; "all" uses the known safe cost of every listed state.
         unknown_cost: what to do when τ_h(s) is unknown: "certified" never conditions, "appendix" is the paper's
             warm-up rule (needs `episodes`).
@@ -67,19 +71,21 @@ class SlucbConfig:
         pooled: one regression for all steps; only for worlds whose γ*_h, θ*_h and μ*_h do not depend on h.
         episodes: K, needed by "theorem" value radii and by the appendix's rule.
         c_beta: the paper's unspecified absolute constant.
+        kappa: factor of the value radius in the bonus of "paper": Lemma 1's κ_h(s) = 2H/(τ − τ_s) + 1, or a number.
     """
 
     explorer: Explorer = "adaptive"
     cost_radius: float | Literal["theorem", "mixture", "classical"] = "theorem"
-    value_radius: float | Literal["remaining", "theorem"] = "remaining"
+    value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
     cost_ridge: float | None = None
-    value_ridge: float = 1.0
+    value_ridge: float | None = 1.0
     condition_on: Literal["state", "all"] = "state"
     unknown_cost: Literal["certified", "appendix"] = "certified"
     replan: Literal["every-episode", "on-doubling"] = "every-episode"
     pooled: bool = False
     episodes: int | None = None
     c_beta: float = 1.0
+    kappa: float | Literal["theorem"] = "theorem"
 
     def __post_init__(self) -> None:
         check_choice("explorer", self.explorer, EXPLORERS)
@@ -90,8 +96,10 @@ class SlucbConfig:
         object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
         if self.cost_ridge is not None:
             object.__setattr__(self, "cost_ridge", checked_number("cost_ridge", self.cost_ridge))
-        object.__setattr__(self, "value_ridge", checked_number("value_ridge", self.value_ridge))
+        if self.value_ridge is not None:
+            object.__setattr__(self, "value_ridge", checked_number("value_ridge", self.value_ridge))
         object.__setattr__(self, "c_beta", checked_number("c_beta", self.c_beta))
+        object.__setattr__(self, "kappa", checked_radius("kappa", self.kappa, ("theorem",)))
         object.__setattr__(self, "episodes", checked_episodes(self.episodes))
 
     @classmethod
@@ -119,6 +127,9 @@ class SlucbQvi(LeastSquaresAgent):
         if self._warms_up and not config.episodes:
             raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
         tuned = not isinstance(config.cost_radius, str)
+        default_ridge = default_cost_ridge(problem.noise, problem.gamma_norm, d)
+        cost_ridge = default_ridge if config.cost_ridge is None else config.cost_ridge
+        value_ridge = cost_ridge if config.value_ridge is None else config.value_ridge
         rules = Rules(
             horizon=problem.horizon,
             explorer=EXPLORERS[config.explorer],
@@ -130,21 +141,21 @@ class SlucbQvi(LeastSquaresAgent):
             gamma_norm=gamma_norm,
             events=stages * m / problem.confidence,
             tuned_radius=float(config.cost_radius) if tuned else 0.0,
-            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta),
+            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta, value_ridge),
+            kappa=np.nan if isinstance(config.kappa, str) else float(config.kappa),
             gap_floor=problem.gap_floor,
             warms_up=self._warms_up,
             penalty=0.0,
             known_gamma=known_gamma,
         )
         origin: Origin = "tuned" if tuned else "theorem"
-        default_ridge = default_cost_ridge(problem.noise, problem.gamma_norm, d)
         super().__init__(
             problem,
             rules,
             stages=stages,
             cost_basis=basis,
-            cost_ridge=default_ridge if config.cost_ridge is None else config.cost_ridge,
-            value_ridge=config.value_ridge,
+            cost_ridge=cost_ridge,
+            value_ridge=value_ridge,
             cost_origin=origin,
             value_origin="theorem" if config.value_radius == "theorem" else "tuned",
             replans_rarely=config.replan == "on-doubling",
@@ -218,7 +229,7 @@ def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Arra
             "condition_on='all' needs a list of states with known safe costs: give Problem its states and "
             "baseline_cost, or use condition_on='state'."
         )
-    known = [problem.look_up(state) for state in problem.states]
+    known = [problem.look_up(state) for state in problem.states if np.isnan(problem.final_reward_of(state))]
     facts = np.array([entry.actions.phi_0 for entry in known])
     costs = np.array([entry.baseline_cost for entry in known])  # (S, H, M)
     left, singular, right = np.linalg.svd(facts, full_matrices=False)
@@ -243,8 +254,10 @@ def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Arra
     return complement, gamma, np.sqrt(np.maximum(rest, 0.0))
 
 
-def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float) -> Array:
-    """β_v at each step (H,): H − h + 1, a number as it is, or Theorem 1's second term with the caller's c_β."""
+def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float, ridge: float) -> Array:
+    """β_v at each step (H,): H − h + 1, 2H√λ, a number as it is, or Theorem 1's second term with the caller's c_β."""
+    if wanted == "unseen":
+        return np.full(problem.horizon, 2.0 * problem.horizon * np.sqrt(ridge))
     if wanted == "remaining":
         return np.arange(problem.horizon, 0, -1, dtype=np.float64)
     if not isinstance(wanted, str):

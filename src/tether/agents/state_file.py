@@ -161,6 +161,7 @@ def check_states(path: Path, keys: list[StateKey], tables: Tables, told: dict[in
             and np.array_equal(saved.endpoints, here.actions.endpoints)
             and np.array_equal(saved.phi_0, here.actions.phi_0)
             and np.array_equal(tables.baseline_cost[:, slot], here.baseline_cost, equal_nan=True)
+            and np.array_equal(tables.final_reward[slot], here.final_reward, equal_nan=True)
         )
         if not same:
             raise StateFileError(f"{path} was saved with other features or safe costs for state {keys[slot]!r}.")

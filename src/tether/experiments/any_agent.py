@@ -8,17 +8,19 @@ from collections.abc import Callable
 import numpy as np
 
 from tether.agents.base import Agent
+from tether.agents.rslucb_qvi import RslucbQvi
 from tether.experiments.simulate import BLOCK, Books, new_books
 from tether.records import Array, Decision, StarAction
 from tether.world.linear_mdp import SAFE_TOLERANCE, LinearMDP, Streams
-from tether.world.planning import optimal_safe_policy, policy_values
+from tether.world.planning import optimal_safe_mixture, optimal_safe_policy, policy_values
 
 
 def simulate_any(
     world: LinearMDP, agent: Agent, episodes: int, streams: Streams, progress: Callable[[int], None]
 ) -> Books:
     """Run `episodes` episodes. `optimism` is NaN: the protocol does not ask an agent for its own estimate of V."""
-    books, optimal = new_books(episodes), optimal_safe_policy(world).values[0]
+    best = optimal_safe_mixture if getattr(agent, "mixes", False) else optimal_safe_policy
+    books, optimal = new_books(episodes), best(world).values[0]
     books.optimism[:] = np.nan
     horizon = world.problem.horizon
     for episode in range(episodes):
@@ -39,15 +41,17 @@ def simulate_any(
 
 
 def _features(world: LinearMDP, agent: Agent) -> Array:
-    """What the agent would play everywhere, (H, S, d)."""
+    """What the agent would play everywhere, on average: (H, S, d)."""
+    if isinstance(agent, RslucbQvi):
+        return agent.planned_features(range(world.state_count))
     steps, states = range(world.problem.horizon), range(world.state_count)
-    return np.array([[agent.act(step, state).feature for state in states] for step in steps])
+    return np.array([[agent.act(step, state).mean_feature for state in states] for step in steps])
 
 
 def _note(books: Books, episode: int, decision: Decision, reward: float, world: LinearMDP) -> None:
     """Reward, true cost and length of one played step."""
     horizon = world.problem.horizon
-    over = world.true_gamma[decision.step] @ decision.feature - np.array(world.problem.threshold)
+    over = world.true_gamma[decision.step] @ decision.mean_feature - np.array(world.problem.threshold)
     length = decision.action.length if isinstance(decision.action, StarAction) else float(not decision.is_baseline)
     books.reward[episode] += reward
     books.length[episode] += length / horizon

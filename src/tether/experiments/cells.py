@@ -20,11 +20,11 @@ def build_world(name: str, options: Mapping[str, Any], streams: Streams) -> Line
     return WORLDS.get(name).build(streams.instance, **options)
 
 
-def build_agent(name: str, options: Mapping[str, Any], world: LinearMDP, episodes: int) -> "Agent":
-    """A new agent; those that need K are told it."""
+def build_agent(name: str, options: Mapping[str, Any], world: LinearMDP, episodes: int, streams: Streams) -> "Agent":
+    """A new agent; those that need K are told it, those that draw get a stream of their own."""
     kind = AGENTS.get(name)
     told = {"episodes": episodes} if "episodes" in kind.options else {}
-    return kind.build(world, {**told, **options})
+    return kind.build(world, {**told, **options}, *([streams.agent] if kind.draws else []))
 
 
 def cells_of(study: Study) -> list[CellInfo]:
@@ -34,28 +34,30 @@ def cells_of(study: Study) -> list[CellInfo]:
         for options, varied in world.combinations():
             checked = checked_options(f"world {world.name!r}", options, WORLDS.get(world.name).options)
             place = _label(world, varied) if len(study.worlds) > 1 or world.grid else ""
-            try:
-                instance = build_world(world.name, checked, Streams.from_seed(study.first_seed))
-            except TetherError as error:
-                raise type(error)(f"world {place or world.name}: {error}") from error
-            cells += _cells_in(study, instance, world.name, checked, f" in {place}" if place else "")
+            cells += _cells_in(study, world.name, checked, f" in {place}" if place else "")
     for label, count in Counter(cell.label for cell in cells).items():
         if count > 1:
             raise InputError(f"two cells of study {study.name!r} are called {label!r}: give them different labels.")
     return cells
 
 
-def _cells_in(
-    study: Study, instance: LinearMDP, world: str, world_options: dict[str, Any], place: str
-) -> list[CellInfo]:
-    """The study's agents in one world."""
+def _cells_in(study: Study, world: str, world_options: dict[str, Any], place: str) -> list[CellInfo]:
+    """The study's agents in one world; an agent may ask for another variant of it."""
     cells = []
+    instances: dict[str, LinearMDP] = {}
     for agent in study.agents:
         allowed = AGENTS.get(agent.name).options
+        own = checked_options(f"world {world!r}", {**world_options, **agent.world_options}, WORLDS.get(world).options)
+        try:
+            key = spec_hash(own)
+            if key not in instances:
+                instances[key] = build_world(world, own, Streams.from_seed(study.first_seed))
+        except TetherError as error:
+            raise type(error)(f"world {place.removeprefix(' in ') or world}: {error}") from error
         for options, varied in agent.combinations():
             checked = checked_options(f"agent {agent.name!r}", options, allowed)
             label = _label(agent, varied) + place
-            cells.append(_described(study, label, instance, world, world_options, agent.name, checked))
+            cells.append(_described(study, label, instances[key], world, own, agent, checked))
     return cells
 
 
@@ -76,12 +78,13 @@ def _described(
     instance: LinearMDP,
     world: str,
     world_options: dict[str, Any],
-    agent: str,
+    choice: Choice,
     options: dict[str, Any],
 ) -> CellInfo:
     """Ask a new agent for one decision: the radii it rests on say where they come from."""
+    agent, units = choice.name, choice.units or study.units
     try:
-        made = build_agent(agent, options, instance, study.episodes)
+        made = build_agent(agent, options, instance, study.episodes, Streams.from_seed(study.first_seed))
         made.plan()
         decision = made.act(0, 0)
     except TetherError as error:
@@ -95,6 +98,8 @@ def _described(
         "options": options,
         "episodes": study.episodes,
     }
+    if units is not None:
+        identity["units"] = units.model_dump()
     return CellInfo(
         key=spec_hash(identity),
         label=f"{label} ({radius_note(_named(cost, chosen[0]), _named(value, chosen[1]), cost.origin)})",
@@ -105,6 +110,8 @@ def _described(
         world_options=world_options,
         cost_radius_origin=cost.origin,
         value_radius_origin=value.origin,
+        units=None if units is None else units.model_dump(),
+        repeats=choice.repeats,
     )
 
 

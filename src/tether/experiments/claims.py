@@ -28,6 +28,10 @@ class Claim:
 
 def evaluate(results: Results) -> list[Claim]:
     """Every claim that these results can decide, per world."""
+    if results.counts_units:
+        from tether.experiments import unit_claims
+
+        return unit_claims.evaluate(results)
     found: list[Claim] = []
     places = list(dict.fromkeys((cell.world, str(cell.world_options)) for cell in results.cells))
     for number, place in enumerate(places):

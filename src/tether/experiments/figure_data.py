@@ -57,20 +57,27 @@ class Panel:
     series: tuple[Series, ...]
     guides: tuple[Guide, ...] = ()
     notes: tuple[str, ...] = ()
+    y_range: tuple[float, float] | None = None  # else as far as the curves reach
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """The panels of one study in one world."""
+    """The panels of one study in one world. Every panel has the same curves in the same order, empty where unknown."""
 
     name: str
     title: str
     caption: str
     panels: tuple[Panel, ...]
+    columns: int = 0  # panels beside each other in print; 0: all of them
+    lake: bool = False  # with the map of the lake beside them
 
 
 def charts(results: Results) -> list[Chart]:
     """What there is to draw: one chart per world of the study."""
+    if results.counts_units:
+        from tether.experiments.figure2_data import unit_charts
+
+        return unit_charts(results)
     return BUILDERS.get(results.study, learning_curves)(results)
 
 

@@ -68,23 +68,26 @@ class WorldKind:
 class AgentKind:
     """A family of agents: build(world, options), where options holds what the spec gives, plus `episodes` if it is one.
 
+    With `draws` it is build(world, options, rng), where rng is the seed's "agent" stream.
     An agent is any object with plan, act and observe (tether.agents.base.Agent). `explorer` names where its optimism
     comes from; whether its radii are the theorem's or tuned is read from its own decisions.
     """
 
     summary: str
     options: Mapping[str, Option]
-    build: "Callable[[LinearMDP, Options], Agent]"
+    build: "Callable[..., Agent]"
     explorer: Callable[[Options], str] = lambda options: "plain"
+    draws: bool = False
 
     @classmethod
     def of(
         cls,
         config: type[Any],
-        build: "Callable[[LinearMDP, Options], Agent]",
+        build: "Callable[..., Agent]",
         *,
         summary: str,
         explorer: Callable[[Options], str] = lambda options: "plain",
+        draws: bool = False,
     ) -> "AgentKind":
         """From a frozen dataclass whose fields are the options."""
         hints = get_type_hints(config)
@@ -92,7 +95,7 @@ class AgentKind:
             field.name: Option(hints[field.name], None if field.default is MISSING else field.default)
             for field in fields(config)
         }
-        return cls(summary, options, build, explorer)
+        return cls(summary, options, build, explorer, draws)
 
 
 Kind = TypeVar("Kind", bound=WorldKind | AgentKind)
@@ -181,6 +184,32 @@ def _slucb() -> AgentKind:
     )
 
 
+def _rslucb() -> AgentKind:
+    from tether.agents.rslucb_qvi import RslucbQvi
+    from tether.agents.slucb_qvi import SlucbConfig
+
+    return AgentKind.of(
+        SlucbConfig,
+        lambda world, options, rng: RslucbQvi(world.problem, SlucbConfig(**options), rng=rng),
+        summary="RSLUCB-QVI, Algorithm 2: mixtures of actions whose expected cost is certified.",
+        explorer=lambda options: str(options.get("explorer", SlucbConfig.explorer)),
+        draws=True,
+    )
+
+
+def _always_safe() -> AgentKind:
+    from tether.agents.always_safe import AlwaysSafe
+
+    summary = "The safe action a_0(s) and nothing else: what every learner has to beat."
+    return AgentKind(summary, {}, lambda world, options: AlwaysSafe(world.problem), lambda options: "none")
+
+
+def _frozen_lake() -> WorldKind:
+    from tether.world.frozen_lake import frozen_lake
+
+    return WorldKind.of(frozen_lake, summary="The 10 × 10 Frozen Lake with solved features: the paper's section 5.2.")
+
+
 def _lsvi() -> AgentKind:
     from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
 
@@ -201,7 +230,21 @@ def _lsvi_told() -> AgentKind:
     )
 
 
-WORLDS = Registry("world", WorldKind, "tether.worlds", {"synthetic": _synthetic, "not-star-convex": _not_star_convex})
+WORLDS = Registry(
+    "world",
+    WorldKind,
+    "tether.worlds",
+    {"synthetic": _synthetic, "frozen-lake": _frozen_lake, "not-star-convex": _not_star_convex},
+)
 AGENTS = Registry(
-    "agent", AgentKind, "tether.agents", {"slucb-qvi": _slucb, "lsvi-ucb": _lsvi, "lsvi-ucb-told": _lsvi_told}
+    "agent",
+    AgentKind,
+    "tether.agents",
+    {
+        "slucb-qvi": _slucb,
+        "rslucb-qvi": _rslucb,
+        "lsvi-ucb": _lsvi,
+        "lsvi-ucb-told": _lsvi_told,
+        "always-safe": _always_safe,
+    },
 )

@@ -29,6 +29,8 @@ from tether.experiments.report_parts import (
 )
 from tether.experiments.results import Results
 from tether.experiments.summary import Row, table
+from tether.experiments.unit_report import lead, portrait_figure, unit_main_table
+from tether.experiments.unit_summary import UnitRow, unit_table
 
 
 def write(results_list: Sequence[Results], path: Path) -> Path:
@@ -50,6 +52,7 @@ class Part(NamedTuple):
     charts: list[Chart]
     claims: list[Claim]
     rows: list[Row]
+    unit_rows: list[UnitRow]  # instead, where runs are counted in interaction units
 
 
 def page(results_list: Sequence[Results]) -> str:
@@ -79,7 +82,8 @@ def _part(results: Results, index: int) -> Part:
     if results.folder.name != results.study:
         title += f" ({results.folder.name})"
     made = [replace(chart, name=f"{key}-{chart.name}") for chart in charts(results)]
-    return Part(key, title, results, made, evaluate(results), table(results))
+    rows, unit_rows = ([], unit_table(results)) if results.counts_units else (table(results), [])
+    return Part(key, title, results, made, evaluate(results), rows, unit_rows)
 
 
 def _template(name: str) -> str:
@@ -88,17 +92,20 @@ def _template(name: str) -> str:
 
 def _summary(part: Part, *, named: bool) -> str:
     """What a reader should know who reads nothing else."""
-    rows, runs = part.rows, sum(row.seeds for row in part.rows)
+    counted = [(row, row.seeds) for row in part.rows] + [(row, row.runs) for row in part.unit_rows]
     text = (
-        f"{len(rows)} agents, {runs:,} runs of {part.results.episodes:,} episodes, the same instances for all agents."
+        f"{len(counted)} agents, {sum(runs for _, runs in counted):,} runs of {part.results.episodes:,} episodes, "
+        "the same instances for all agents."
     )
+    if part.results.counts_units:
+        text = lead(part.results, part.unit_rows)
     if part.claims:
         text += f" {sum(claim.holds for claim in part.claims)} of {len(part.claims)} claims hold."
     for origin, words in (("theorem", "With the theorem's β in the safe set"), ("tuned", "With a tuned β")):
-        agents = [row for row in rows if row.cost_radius_origin == origin]
+        agents = [(row, runs) for row, runs in counted if row.cost_radius_origin == origin]
         if agents:
-            total, broken = sum(row.violations_total for row in agents), sum(row.violating_runs for row in agents)
-            among = f"{sum(row.seeds for row in agents):,} runs"
+            total, broken = sum(row.violations_total for row, _ in agents), sum(row.violating_runs for row, _ in agents)
+            among = f"{sum(runs for _, runs in agents):,} runs"
             text += f" {words}: {total:,} violations in {f'{broken:,} of ' if broken else ''}{among}."
     name = f"<strong>{escape(part.title)}.</strong> " if named else ""
     return f'<p class="lead">{name}{escape(text)}</p>'
@@ -118,14 +125,20 @@ def _study(part: Part, *, alone: bool) -> str:
         _claims(part),
         "<h3>Figures</h3>",
         *(_chart(chart, titled=len(part.charts) > 1) for chart in part.charts),
+        portrait_figure(part.results) if part.results.counts_units else "",
         "<h3>Numbers</h3>",
-        main_table(part.results, part.rows),
-        difference_table(part.results),
+        *_numbers(part),
         "<h3>How to reproduce</h3>",
         reproduce_section(part.results),
         "</section>",
     ]
     return "\n".join(piece for piece in pieces if piece)
+
+
+def _numbers(part: Part) -> list[str]:
+    if part.results.counts_units:
+        return [unit_main_table(part.results, part.unit_rows)]
+    return [main_table(part.results, part.rows), difference_table(part.results)]
 
 
 def _missing(results: Results) -> str:

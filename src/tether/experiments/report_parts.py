@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from html import escape
 
 from tether.errors import TetherError
+from tether.experiments.figure_axes import number
 from tether.experiments.figure_data import Chart, Panel, Series
 from tether.experiments.figure_style import radius_note, short_name
-from tether.experiments.figures import number
 from tether.experiments.results import Cell, Results
 from tether.experiments.specs import Study, paper_study, shipped, to_toml
 from tether.experiments.summary import Row, paired_difference
@@ -77,7 +77,7 @@ def _panel(chart: Chart, panel: Panel) -> str:
 
 def _spoken(panel: Panel) -> str:
     """The panel for those who cannot see it: the last value of every curve."""
-    ends = "; ".join(f"{curve.name}: {number(float(curve.y[-1]))}" for curve in panel.series)
+    ends = "; ".join(f"{curve.name}: {number(float(curve.y[-1]))}" for curve in panel.series if len(curve.x))
     return f"{panel.title}, last values. {ends}."
 
 
@@ -94,7 +94,7 @@ def main_table(results: Results, rows: Sequence[Row]) -> str:
         "against the best safe policy; it can be negative for an agent that breaks the constraint. Violations are "
         "steps whose true cost exceeds τ, in all runs together."
     )
-    return _table(f"Numbers of {results.study}", caption, heads, body)
+    return html_table(f"Numbers of {results.study}", caption, heads, body)
 
 
 def _row(row: Row, cell: Cell) -> str:
@@ -131,7 +131,7 @@ def difference_table(results: Results) -> str:
         f"Paired differences from {short_name(reference)}: each agent minus the reference on the same instance and "
         "noise, so that what they share cancels. 95% bootstrap over seeds."
     )
-    return _table("Paired differences", caption, ("Agent", "Reward per episode", "Regret"), "\n".join(lines))
+    return html_table("Paired differences", caption, ("Agent", "Reward per episode", "Regret"), "\n".join(lines))
 
 
 def signed(value: float, digits: int) -> str:
@@ -144,10 +144,11 @@ def _agent(cell: Cell) -> str:
     return f'<th scope="row">{escape(short_name(cell))}<small>{escape(radius_note(cell))}</small></th>'
 
 
-def _table(name: str, caption: str, heads: Sequence[str], body: str) -> str:
+def html_table(name: str, caption: str, heads: Sequence[str], body: str) -> str:
+    """A table that scrolls sideways by itself; columns of words have their heads to the left."""
     first, *others = (escape(head) for head in heads)
     top = f'<th scope="col" class="first">{first}</th>' + "".join(
-        f'<th scope="col"{" class=text" if "β" in head else ""}>{head}</th>' for head in others
+        f'<th scope="col"{" class=text" if "β" in head or "by unit" in head else ""}>{head}</th>' for head in others
     )
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(name)}"><table>'

@@ -22,7 +22,7 @@ import hashlib
 import io
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,22 @@ COLUMNS = (
 )
 """One number per episode."""
 
+UNIT_COLUMNS = (
+    "success",  # share of the unit's ended trajectories that reached the goal
+    "average_return",  # per ended trajectory: the paper's 6 at the goal, 0.01 otherwise
+    "trajectories",  # that ended in the unit
+    "goals",  # of which at the goal
+    "falls",  # of which in danger
+    "reward",  # Σ r over the unit's steps
+    "violations",  # steps whose true expected cost exceeds τ
+    "worst_cost",  # largest true expected cost of a step taken, minus τ
+    "planned_worst_cost",  # the same over every (step, state) of every plan made in the unit
+    "baseline",  # mean probability of the safe action
+    "plans",  # plans made
+    "plan_seconds",  # wall time of the unit; not reproducible
+)
+"""One number per interaction unit, for studies that count steps in units."""
+
 REPRODUCIBLE = tuple(name for name in COLUMNS if name != "plan_seconds")
 MANIFEST = "study.json"
 RUNS = "runs"
@@ -64,6 +80,17 @@ class CellInfo:
     world_options: dict[str, Any]
     cost_radius_origin: str
     value_radius_origin: str
+    units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Units
+    repeats: int = 1  # runs per instance; run number = seed * repeats + repeat
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a run of this cell holds."""
+        return COLUMNS if self.units is None else UNIT_COLUMNS
+
+    def runs(self, seeds: Sequence[int]) -> list[int]:
+        """The numbers of the runs over these seeds; a seed's own number where nothing is repeated."""
+        return [seed * self.repeats + repeat for seed in seeds for repeat in range(self.repeats)]
 
     def part(self, seed: int) -> str:
         """The file name of one run."""
@@ -73,22 +100,22 @@ class CellInfo:
 class StoredColumns(Mapping[str, Array]):
     """The columns of a cell's parts, each read when asked for, stacked over seeds (n, K)."""
 
-    def __init__(self, parts: tuple[Path, ...]) -> None:
-        self._parts = parts
+    def __init__(self, parts: tuple[Path, ...], names: tuple[str, ...] = COLUMNS) -> None:
+        self._parts, self._names = parts, names
 
     def __getitem__(self, name: str) -> Array:
-        if name not in COLUMNS:
-            raise KeyError(f"no column {name!r}; there are {', '.join(COLUMNS)}")
+        if name not in self._names:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self._names)}")
         import pyarrow.parquet as pq
 
         rows = [pq.read_table(part, columns=[name], use_threads=False)[name].to_numpy() for part in self._parts]
         return np.array(rows, dtype=np.float64)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COLUMNS)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(COLUMNS)
+        return len(self._names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +128,11 @@ class Cell:
 
     def __getitem__(self, column: str) -> Array:
         return self.columns[column]
+
+    @property
+    def instances(self) -> tuple[int, ...]:
+        """The instance (seed) of each run; several runs may share one."""
+        return tuple(run // self.info.repeats for run in self.seeds)
 
     @property
     def label(self) -> str:
@@ -159,6 +191,11 @@ class Results:
     folder: Path
 
     @property
+    def counts_units(self) -> bool:
+        """Whether its runs are counted in interaction units (UNIT_COLUMNS) rather than episodes (COLUMNS)."""
+        return any(cell.info.units is not None for cell in self.cells)
+
+    @property
     def by_label(self) -> dict[str, Cell]:
         """Cells by label."""
         return {cell.label: cell for cell in self.cells}
@@ -168,7 +205,7 @@ class Results:
         total = hashlib.sha256()
         for cell in self.cells:
             total.update(f"{cell.info.key}{cell.seeds}".encode())
-            for name in REPRODUCIBLE:
+            for name in (name for name in cell.info.columns if name != "plan_seconds"):
                 total.update(cell[name].tobytes())
         return total.hexdigest()
 
@@ -199,7 +236,7 @@ def encode(info: CellInfo, seed: int, columns: Mapping[str, Array], metadata: Ma
     }
     data["seed"] = np.full(episodes, seed, dtype=np.int64)
     data["episode"] = np.arange(episodes, dtype=np.int32)
-    data.update({name: columns[name] for name in COLUMNS})
+    data.update({name: columns[name] for name in info.columns})
     table = pa.table(data).replace_schema_metadata({"tether": json.dumps(dict(metadata), sort_keys=True)})
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", compression_level=3)
@@ -231,10 +268,10 @@ def load(folder: Path) -> Results:
     cells, missing = [], []
     for entry in manifest["cells"]:
         info = CellInfo(**entry)
-        parts = {seed: folder / RUNS / info.part(seed) for seed in manifest["seeds"]}
+        parts = {run: folder / RUNS / info.part(run) for run in info.runs(manifest["seeds"])}
         done = tuple(seed for seed, part in parts.items() if part.is_file())
         missing += [(info.label, seed) for seed in parts if seed not in done]
-        cells.append(Cell(info, done, StoredColumns(tuple(parts[seed] for seed in done))))
+        cells.append(Cell(info, done, StoredColumns(tuple(parts[run] for run in done), info.columns)))
     spec, told = manifest["spec"], manifest["environment"]
     return Results(
         study=spec["name"],

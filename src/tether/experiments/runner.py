@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 import tether
+from tether.agents.always_safe import AlwaysSafe
 from tether.agents.least_squares import LeastSquaresAgent
+from tether.agents.rslucb_qvi import RslucbQvi
 from tether.compiled import KERNEL
 from tether.errors import TetherError
 from tether.experiments import cells, results, storage
@@ -24,13 +26,23 @@ from tether.experiments.engines import Engine
 from tether.experiments.results import MANIFEST, RUNS, CellInfo
 from tether.experiments.simulate import simulate
 from tether.experiments.specs import Study, spec_hash
+from tether.experiments.units import Schedule, simulate_units
 from tether.records import Array
 from tether.world.linear_mdp import Streams
 
 FAILURES = "failures"
 TELL_EVERY = 0.1
 """Seconds between two reports of progress inside a run."""
-NUMERICS = ("compiled.py", "records.py", "agents", "learning", "problem", "world", "experiments/simulate.py")
+NUMERICS = (
+    "compiled.py",
+    "records.py",
+    "agents",
+    "learning",
+    "problem",
+    "world",
+    "experiments/simulate.py",
+    "experiments/units.py",
+)
 
 
 @dataclass(frozen=True)
@@ -123,11 +135,18 @@ def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
 
 def play(unit: Unit, tell: Callable[[int], None]) -> dict[str, Array]:
     """The columns of one run (K,), from its spec and seed alone."""
-    info, streams = unit.info, Streams.from_seed(unit.seed)
+    info = unit.info
+    streams = Streams.from_seed(*divmod(unit.seed, info.repeats))
     world = cells.build_world(info.world, info.world_options, streams)
-    agent = cells.build_agent(info.agent, info.options, world, unit.episodes)
+    agent = cells.build_agent(info.agent, info.options, world, unit.episodes, streams)
     clock = _Clock(tell)
-    if isinstance(agent, LeastSquaresAgent):
+    if info.units is not None:
+        if not isinstance(agent, RslucbQvi | AlwaysSafe):
+            raise TetherError(f"interaction units are for randomised agents, but {info.label} is not one.")
+        counted = simulate_units(world, agent, unit.episodes, streams, Schedule(**info.units), clock.progress)
+        clock.say()
+        return {**counted._asdict(), "plan_seconds": np.concatenate(clock.per_episode)}
+    if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
         books = simulate(world, agent, unit.episodes, streams, clock.progress)
     else:
         books = simulate_any(world, agent, unit.episodes, streams, clock.progress)
@@ -196,7 +215,9 @@ def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
     told = {"study": study.model_dump(mode="json"), "code": CODE, **results.environment()}
     metadata = [{**told, "cell": asdict(info)} for info in infos]
     pairs = list(zip(infos, metadata, strict=True))
-    return [Unit(info, study.episodes, seed, about) for seed in study.seed_list for info, about in pairs]
+    wanted = [(run, info, about) for info, about in pairs for run in info.runs(study.seed_list)]
+    wanted.sort(key=lambda entry: (entry[0] % entry[1].repeats, entry[0] // entry[1].repeats))  # stable: cells in order
+    return [Unit(info, study.episodes, run, about) for run, info, about in wanted]
 
 
 def _write_manifest(study: Study, infos: list[CellInfo], folder: Path) -> None:

@@ -21,7 +21,7 @@ import tomllib
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -46,13 +46,29 @@ class Spec(BaseModel):
         return data
 
 
+class Units(Spec):
+    """Interaction units of so many steps instead of episodes: how they are cut into trajectories and plans."""
+
+    steps: int = Field(default=1000, ge=1)
+    restarts: bool = True  # after a trajectory has ended; without, the unit is over then
+    receding: bool = False  # always play the first step of a plan, until the trajectory ends
+    plan_each: Literal["trajectory", "step", "unit"] = "trajectory"
+
+
 class Choice(Spec):
-    """A world or an agent by name, with fixed options and a grid of options to vary."""
+    """A world or an agent by name, with fixed options and a grid of options to vary.
+
+    An agent may have its own `units`, may play every instance `repeats` times, and may stay out of quick studies.
+    """
 
     name: str
     label: str = ""
     options: dict[str, Value] = {}
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
+    world_options: dict[str, Value] = {}
+    units: Units | None = None
+    repeats: int = Field(default=1, ge=1)
+    in_quick: bool = True
 
     @model_validator(mode="after")
     def _fixed_or_varied(self) -> Self:
@@ -75,7 +91,7 @@ class Quick(Spec):
 
 
 class Study(Spec):
-    """worlds × agents × options × seeds, each for `episodes` episodes."""
+    """worlds × agents × options × seeds, each for `episodes` episodes (interaction units, if `units` says so)."""
 
     name: Name
     title: str = ""
@@ -83,6 +99,7 @@ class Study(Spec):
     seeds: int = Field(ge=1)
     first_seed: int = Field(default=0, ge=0)
     quick: Quick | None = None
+    units: Units | None = None
     worlds: list[Choice] = Field(min_length=1)
     agents: list[Choice] = Field(min_length=1)
 
@@ -96,7 +113,8 @@ class Study(Spec):
         changes: dict[str, Any] = {} if first_seed is None else {"first_seed": first_seed}
         if quick:
             small = self.quick or Quick(episodes=min(self.episodes, 1000), seeds=min(self.seeds, 3))
-            changes |= {"episodes": small.episodes, "seeds": small.seeds}
+            agents = [{**agent.model_dump(), "repeats": 1} for agent in self.agents if agent.in_quick]
+            changes |= {"episodes": small.episodes, "seeds": small.seeds, "agents": agents}
         return type(self).model_validate({**self.model_dump(), **changes})
 
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled
+from tether.compiled import compiled, inlined
 from tether.learning.forms import project_rows
 from tether.learning.ridge import refresh_spectrum, unwhiten, whiten
 from tether.learning.safe_sets import EXACT
 from tether.learning.scores import assess
-from tether.learning.statistics import ADAPTIVE, DIRECTIONAL, PAPER, Memory, Rules, fit_cost, target_moment
+from tether.learning.statistics import ADAPTIVE, DIRECTIONAL, ENDED, PAPER, Memory, Rules, fit_cost, target_moment
 from tether.learning.tables import Tables, build, refresh
 from tether.records import Array
 
@@ -33,12 +33,13 @@ class Plan(NamedTuple):
     length: Array  # (H, S)
     bound: Array  # (H, S, M)
     reason: NDArray[np.int64]  # (H, S)
+    mixture: Array  # θ over the candidates (H, R); no columns unless mixtures are planned
     planned: NDArray[np.int64]  # slots covered by the plan (1,)
     made: NDArray[np.int64]  # plans made so far, this one included (1,)
 
 
-def new_plan(horizon: int, slots: int, constraints: int, dimension: int) -> Plan:
-    """The safe action everywhere."""
+def new_plan(horizon: int, slots: int, constraints: int, dimension: int, rows: int = 0) -> Plan:
+    """The safe action everywhere. `rows` is the number of candidates that mixtures are kept for."""
     return Plan(
         weights=np.zeros((horizon, dimension)),
         gamma_hat=np.zeros((horizon, constraints, dimension)),
@@ -49,6 +50,7 @@ def new_plan(horizon: int, slots: int, constraints: int, dimension: int) -> Plan
         length=np.zeros((horizon, slots)),
         bound=np.zeros((horizon, slots, constraints)),
         reason=np.zeros((horizon, slots), dtype=np.int64),
+        mixture=np.zeros((horizon, rows)),
         planned=np.zeros(1, dtype=np.int64),
         made=np.zeros(1, dtype=np.int64),
     )
@@ -60,26 +62,15 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
     stages = memory.value.gram.shape[0]
     constraints = rules.threshold.shape[0]
     slots = tables.slots[0]
-    rows = tables.start[slots]
-    learns_cost = rules.conditioning != EXACT
     plan.made[0] += 1
     hope = share_of_hope(rules, plan.made[0])
     work, facts = np.empty((5, widest_state(tables))), np.empty((4, constraints))
     for step in range(rules.horizon - 1, -1, -1):
         stage = step if stages > 1 else 0
-        refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
-        if learns_cost:
-            refresh_spectrum(memory.cost, stage)
-        fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
-        moment = target_moment(memory, stage, plan.values[step + 1], slots)
-        whiten(memory.value.factor[stage], moment)
-        unwhiten(memory.value.factor[stage], moment)
-        for k in range(moment.shape[0]):
-            plan.weights[step, k] = moment[k]
-        project_rows(tables.features, rows, plan.weights[step], scratch[0])
-        for j in range(constraints):
-            project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
+        prepare_step(memory, rules, tables, plan, scratch, step, stage)
         for slot in range(slots):
+            if end_of_trajectory(rules, tables, plan, step, slot):
+                continue
             first, last = tables.start[slot], tables.start[slot + 1]
             row, length, score, reason = assess(
                 rules,
@@ -113,6 +104,58 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
 
 
 @compiled
+def prepare_step(
+    memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array, step: int, stage: int
+) -> None:
+    """Everything of one step that all states share: tables, ĝ_h, β_c, w_h, and their products with every candidate."""
+    constraints = rules.threshold.shape[0]
+    slots = tables.slots[0]
+    rows = tables.start[slots]
+    learns_cost = rules.conditioning != EXACT
+    refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
+    if learns_cost:
+        refresh_spectrum(memory.cost, stage)
+    if memory.value.gram.shape[0] == 1 and step < rules.horizon - 1:
+        carry_cost(rules, plan, step)
+    else:
+        fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
+    moment = target_moment(memory, stage, plan.values[step + 1], slots)
+    whiten(memory.value.factor[stage], moment)
+    unwhiten(memory.value.factor[stage], moment)
+    for k in range(moment.shape[0]):
+        plan.weights[step, k] = moment[k]
+    project_rows(tables.features, rows, plan.weights[step], scratch[0])
+    for j in range(constraints):
+        project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
+
+
+@compiled
+def carry_cost(rules: Rules, plan: Plan, step: int) -> None:
+    """Pooled steps share one regression: ĝ and β_c of the step after, with this step's known part."""
+    for j in range(plan.radius.shape[1]):
+        plan.radius[step, j] = plan.radius[step + 1, j]
+        for k in range(plan.gamma_hat.shape[2]):
+            change = rules.known_gamma[step, j, k] - rules.known_gamma[step + 1, j, k]
+            plan.gamma_hat[step, j, k] = plan.gamma_hat[step + 1, j, k] + change
+
+
+@inlined
+def end_of_trajectory(rules: Rules, tables: Tables, plan: Plan, step: int, slot: int) -> bool:
+    """Whether trajectories end in this state. Its value is known then: the final reward of each remaining step."""
+    final = tables.final_reward[slot]
+    if final != final:
+        return False
+    plan.row[step, slot] = -1
+    plan.length[step, slot] = 0.0
+    plan.score[step, slot] = final * (rules.horizon - step)
+    plan.reason[step, slot] = ENDED
+    plan.values[step, slot] = plan.score[step, slot]
+    for j in range(plan.bound.shape[2]):
+        plan.bound[step, slot, j] = np.nan
+    return True
+
+
+@inlined
 def share_of_hope(rules: Rules, plans: int) -> float:
     """How much of a ray's optimistic length counts when rays are compared; the length played stays certified.
 

@@ -98,6 +98,29 @@ def conditioned_forms(x: Array, f: Array, known: bool, width2: Array, cross: Arr
 
 
 @compiled
+def residual_products(x: Array, f: Array, known: bool, cross: Array, g00: float, out: Array) -> None:
+    """RᵀR of the residuals R = x − f cross/g00 of whitened candidates x (p, n): into the first n columns of out (n, W).
+
+    A product of residuals, never a difference of products: only so does it stay positive semi-definite when λ is small.
+    """
+    size, count = x.shape
+    for i in range(count):
+        for j in range(i + 1):
+            out[i, j] = 0.0
+    residual = np.empty(count)
+    for k in range(size):
+        part = 0.0 if known else f[k] / g00
+        for i in range(count):
+            residual[i] = x[k, i] - cross[i] * part
+        for i in range(count):
+            for j in range(i + 1):
+                out[i, j] += residual[i] * residual[j]
+    for i in range(count):
+        for j in range(i):
+            out[j, i] = out[i, j]
+
+
+@compiled
 def plain_forms(x: Array, f: Array, vxx: Array, v0x: Array) -> float:
     """vxx and v0x of whitened candidates x (d, n) and f (d,); returns v00."""
     size, count = x.shape

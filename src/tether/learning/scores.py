@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tether.compiled import compiled
+from tether.compiled import compiled, inlined
 from tether.learning.safe_sets import STATE, UNKNOWN, affine_lengths, bound_along, state_radius, unconditioned_lengths
 from tether.learning.statistics import (
     ALARM,
@@ -61,27 +61,8 @@ def assess(
     trouble = BEST
     for j in range(constraints):
         mean_0[j] = dot(gamma_hat[j], phi_0)
-        radius[j] = plain_radius[j]
-        if rules.conditioning == UNKNOWN:
-            declared = rules.threshold[j]  # a_0(s) is declared safe, whatever the data can prove so far
-            proven = mean_0[j] + radius[j] * np.sqrt(g00)
-            bound[j] = proven if proven < declared else declared
-            measured = rules.threshold[j] - baseline_cost[j]  # the warm-up's lower estimate of the gap, if any
-            gap[j] = max(rules.gap_floor, rules.threshold[j] - proven)
-            gap[j] = measured if measured > gap[j] else gap[j]
-            if rules.warms_up and measured != measured:
-                trouble = WARM_UP
-            continue
-        bound[j] = baseline_cost[j]
-        gap[j] = rules.threshold[j] - baseline_cost[j]
-        if gap[j] != gap[j]:
-            trouble = BAD_NUMBERS
-        elif not gap[j] > 0.0:
-            trouble = NO_SLACK
-        elif rules.reduces_radius and rules.conditioning == STATE:
-            radius[j] = state_radius(radius[j], mean_0[j] - baseline_cost[j], g00)
-            if radius[j] != radius[j]:
-                trouble = ALARM
+        found, radius[j], gap[j], bound[j] = examine(rules, j, mean_0[j], plain_radius[j], baseline_cost[j], g00)
+        trouble = found if found != BEST else trouble
     if trouble != BEST:
         return -1, 0.0, value_0 + rules.value_radius[step] * np.sqrt(v00), trouble
     for i in range(count):
@@ -125,6 +106,32 @@ def assess(
     return best, length[best], best_score, BEST
 
 
+@inlined
+def examine(
+    rules: Rules, j: int, mean_0: float, plain_radius: float, baseline_cost: float, g00: float
+) -> tuple[int, float, float, float]:
+    """What constraint j says of the safe action: trouble (or BEST), β_s, the gap τ − τ_s, and a bound on its cost."""
+    threshold = rules.threshold[j]
+    if rules.conditioning == UNKNOWN:
+        proven = mean_0 + plain_radius * np.sqrt(g00)
+        measured = threshold - baseline_cost  # the warm-up's lower estimate of the gap, if any
+        gap = max(rules.gap_floor, threshold - proven)
+        gap = measured if measured > gap else gap
+        trouble = WARM_UP if rules.warms_up and measured != measured else BEST
+        # a_0(s) is declared safe, whatever the data can prove so far
+        return trouble, plain_radius, gap, proven if proven < threshold else threshold
+    gap, radius, trouble = threshold - baseline_cost, plain_radius, BEST
+    if gap != gap:
+        trouble = BAD_NUMBERS
+    elif not gap > 0.0:
+        trouble = NO_SLACK
+    elif rules.reduces_radius and rules.conditioning == STATE:
+        radius = state_radius(plain_radius, mean_0 - baseline_cost, g00)
+        if radius != radius:
+            trouble = ALARM
+    return trouble, radius, gap, baseline_cost
+
+
 @compiled
 def dot(a: Array, b: Array) -> float:
     """⟨a, b⟩ with a fixed order of summation."""
@@ -161,11 +168,11 @@ def limit_lengths(
     )  # fmt: skip
 
 
-@compiled
+@inlined
 def bonus_scales(rules: Rules, step: int, gap: Array, radius: Array) -> tuple[float, float]:
     """Factors of ‖x‖ and of width(x) in the bonus (THEORY section 5).
 
-    paper: κ_h(s)β with κ_h(s) = 2H/(τ − τ_s) + 1, and 0. certified: β_v and 2(H − h + 1) β_c/(τ − τ_s).
+    paper: κ_h(s)β with κ_h(s) = 2H/(τ − τ_s) + 1 (or a tuned κ), and 0. certified: β_v and 2(H − h + 1) β_c/(τ − τ_s).
     """
     smallest_gap, width_scale = gap[0], 0.0
     for j in range(gap.shape[0]):
@@ -173,6 +180,8 @@ def bonus_scales(rules: Rules, step: int, gap: Array, radius: Array) -> tuple[fl
         if rules.explorer == CERTIFIED:
             needed = 2.0 * (rules.horizon - step) * radius[j] / max(gap[j], SMALLEST_GAP)
             width_scale = max(width_scale, needed)
+    if rules.explorer == PAPER and rules.kappa == rules.kappa:
+        return rules.kappa * rules.value_radius[step], 0.0
     if rules.explorer == PAPER:
         return (2.0 * rules.horizon / max(smallest_gap, SMALLEST_GAP) + 1.0) * rules.value_radius[step], 0.0
     return rules.value_radius[step], width_scale

@@ -16,7 +16,7 @@ PAPER, CERTIFIED, DIRECTIONAL, ADAPTIVE, PLAIN = 0, 1, 2, 3, 4
 SMALLEST, MIXTURE, CLASSICAL, TUNED = 0, 1, 2, 3
 """Where the cost radius comes from."""
 
-BEST, BASELINE_BEST, ONLY_BASELINE, ALARM, NO_SLACK, WARM_UP, BAD_NUMBERS = range(7)
+BEST, BASELINE_BEST, ONLY_BASELINE, ALARM, NO_SLACK, WARM_UP, BAD_NUMBERS, ENDED, UNSOLVED = range(9)
 """Why a choice is what it is, in the order of `records.Reason`."""
 
 
@@ -34,6 +34,7 @@ class Rules(NamedTuple):
     events: float  # G·M/δ: the union behind β_c
     tuned_radius: float
     value_radius: Array  # β_v of each step (H,)
+    kappa: float  # factor of β_v in the bonus of `paper`; NaN takes Lemma 1's κ_h(s)
     gap_floor: float
     warms_up: bool  # play a_0(s) until its cost has been measured (appendix A.4)
     penalty: float  # λ' of the objective r − λ'c

@@ -21,6 +21,7 @@ from tether.learning.forms import (
     plain_forms,
     project_columns,
     project_rows,
+    residual_products,
     whiten_columns,
 )
 from tether.learning.ridge import PENDING, Ridge
@@ -43,6 +44,7 @@ class Tables(NamedTuple):
     is_star: NDArray[np.bool_]  # (S,)
     baseline_row: NDArray[np.int64]  # row of a_0 within a finite set, -1 in a star (S,)
     baseline_cost: Array  # τ_h(s), NaN if unknown (H, S, M)
+    final_reward: Array  # of each remaining step where trajectories end, NaN elsewhere (S,)
     slots: NDArray[np.int64]  # number of known states (1,)
     built: NDArray[np.int64]  # slots whose tables exist, per stage (G,)
     age: NDArray[np.int64]  # updates since the tables were rebuilt (G,)
@@ -52,10 +54,11 @@ class Tables(NamedTuple):
     vxx: Array  # (G, R)
     v0x: Array  # (G, R)
     v00: Array  # (G, S)
+    joint: Array  # products of a state's residuals, row by row (G, R, W); no columns unless mixtures are planned
 
 
-def new_tables(dimension: int, horizon: int, stages: int, constraints: int) -> Tables:
-    """No state is known yet."""
+def new_tables(dimension: int, horizon: int, stages: int, constraints: int, mixes: bool = False) -> Tables:
+    """No state is known yet. With `mixes` the tables also hold what mixtures of actions need."""
     rows, slots = 64, 4
     return Tables(
         features=np.zeros((dimension, rows)),
@@ -64,6 +67,7 @@ def new_tables(dimension: int, horizon: int, stages: int, constraints: int) -> T
         is_star=np.zeros(slots, dtype=np.bool_),
         baseline_row=np.full(slots, -1, dtype=np.int64),
         baseline_cost=np.full((horizon, slots, constraints), np.nan),
+        final_reward=np.full(slots, np.nan),
         slots=np.zeros(1, dtype=np.int64),
         built=np.zeros(stages, dtype=np.int64),
         age=np.zeros(stages, dtype=np.int64),
@@ -73,6 +77,7 @@ def new_tables(dimension: int, horizon: int, stages: int, constraints: int) -> T
         vxx=np.zeros((stages, rows)),
         v0x=np.zeros((stages, rows)),
         v00=np.zeros((stages, slots)),
+        joint=np.zeros((stages, rows, 1 if mixes else 0)),
     )
 
 
@@ -82,12 +87,15 @@ def add_state(tables: Tables, known: KnownState) -> Tables:
     first = int(tables.start[slot])
     last = first + len(known.actions.endpoints)
     tables = with_room(tables, slot + 1, last)
+    if 0 < tables.joint.shape[2] < last - first:
+        tables = tables._replace(joint=grown(tables.joint, 2, last - first, 0.0))
     tables.features[:, first:last] = known.actions.endpoints.T
     tables.phi_0[:, slot] = known.actions.phi_0
     tables.start[slot + 1] = last
     tables.is_star[slot] = known.actions.is_star
     tables.baseline_row[slot] = known.actions.baseline
     tables.baseline_cost[:, slot] = known.baseline_cost
+    tables.final_reward[slot] = known.final_reward
     tables.slots[0] = slot + 1
     return tables
 
@@ -97,7 +105,7 @@ def with_room(tables: Tables, slots: int, rows: int) -> Tables:
     changes: dict[str, Any] = {}
     if rows > tables.features.shape[1]:
         room = max(rows, 2 * tables.features.shape[1])
-        for name in ("features", "width2", "cross", "vxx", "v0x"):
+        for name in ("features", "width2", "cross", "vxx", "v0x", "joint"):
             changes[name] = grown(getattr(tables, name), 1, room, 0.0)
     if slots > tables.phi_0.shape[1]:
         room = max(slots, 2 * tables.phi_0.shape[1])
@@ -105,6 +113,7 @@ def with_room(tables: Tables, slots: int, rows: int) -> Tables:
         changes["is_star"] = grown(tables.is_star, 0, room, False)
         changes["baseline_row"] = grown(tables.baseline_row, 0, room, -1)
         changes["baseline_cost"] = grown(tables.baseline_cost, 1, room, np.nan)
+        changes["final_reward"] = grown(tables.final_reward, 0, room, np.nan)
         changes["phi_0"] = grown(tables.phi_0, 1, room, 0.0)
         changes["g00"] = grown(tables.g00, 1, room, 1.0)
         changes["v00"] = grown(tables.v00, 1, room, 0.0)
@@ -129,6 +138,7 @@ def refresh(tables: Tables, cost: Ridge, value: Ridge, stage: int, learns_cost: 
     owed = max(cost.pending_count[stage] if learns_cost else 0, value.pending_count[stage])
     growth = max(cost.growth[stage] if learns_cost else 0.0, value.growth[stage])
     stale = owed > PENDING or growth > GROWTH_LIMIT or tables.age[stage] + owed > UPDATE_LIMIT
+    stale = stale or (owed > 0 and tables.joint.shape[2] > 0)  # products are rebuilt: updated ones lose definiteness
     if stale:
         tables.built[stage] = 0
         tables.age[stage] = 0
@@ -234,6 +244,15 @@ def build(tables: Tables, at: int, cost: Ridge, value: Ridge, stage: int, learns
                     tables.width2[at, tables.start[slot] : tables.start[slot + 1]],
                     tables.cross[at, tables.start[slot] : tables.start[slot + 1]],
                 )
+                if tables.joint.shape[2] > 0:
+                    residual_products(
+                        inside_x[:, begin:end],
+                        inside_f[:, slot - first],
+                        known,
+                        tables.cross[at, tables.start[slot] : tables.start[slot + 1]],
+                        tables.g00[at, slot],
+                        tables.joint[at, tables.start[slot] : tables.start[slot + 1]],
+                    )
         whiten_columns(value.factor[stage], x)
         whiten_columns(value.factor[stage], f)
         for slot in range(first, last):

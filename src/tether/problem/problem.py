@@ -20,11 +20,15 @@ from tether.records import Array, State, StateKey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownState:
-    """What the learner is told about one state: D(s), a_0(s) in it, and τ_h(s) as (H, M), NaN if unknown."""
+    """What the learner is told about one state: D(s), a_0(s) in it, and τ_h(s) as (H, M), NaN if unknown.
+
+    `final_reward` is NaN unless trajectories end here; then nothing is played, and no cost is declared.
+    """
 
     key: StateKey
     actions: ActionSet
     baseline_cost: Array
+    final_reward: float = np.nan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +50,8 @@ class Problem:
         key: state -> hashable identity, for states that are neither hashable, arrays nor dataclasses.
         gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
         tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
+        final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
+            worth (0 if the end is worth nothing). Nothing is played there, so Assumption 2 does not speak of it.
     """
 
     horizon: int
@@ -61,6 +67,7 @@ class Problem:
     key: Callable[[State], Hashable] | None = None
     gap_floor: float = 0.0
     tight_baseline: str = "error"
+    final_reward: Callable[[State], float | None] | None = None
 
     def __post_init__(self) -> None:
         for name, size in (("horizon H", self.horizon), ("dimension d", self.dimension)):
@@ -109,7 +116,20 @@ class Problem:
         check_norms(actions.endpoints, self.feature_norm, where)
         check_norms(actions.phi_0, self.feature_norm, where)
         check_safe_feature(actions.phi_0, where)
+        final = self.final_reward_of(state)
+        if not np.isnan(final):
+            nothing = np.full((self.horizon, self.constraints), np.nan)
+            return KnownState(self.key_of(state), actions, nothing, final)
         return KnownState(self.key_of(state), actions, self._costs_of_baseline(state))
+
+    def final_reward_of(self, state: State) -> float:
+        """The reward of each step that remains after a trajectory has ended in this state; NaN where it goes on."""
+        told = None if self.final_reward is None else self.final_reward(state)
+        if told is None:
+            return np.nan
+        if not np.isfinite(told):
+            raise InputError(f"final_reward of state {state!r} must be finite, or None where it goes on, not {told}.")
+        return float(told)
 
     def key_of(self, state: State) -> StateKey:
         """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
@@ -217,7 +237,8 @@ class Problem:
         check_safe_feature(starts, "some state")
         if costs is not None:
             rows = costs.reshape(problem.horizon, len(sets), problem.constraints)
-            for state in range(len(sets)):
+            going_on = [state for state in range(len(sets)) if np.isnan(problem.final_reward_of(state))]
+            for state in going_on:
                 strict = problem.tight_baseline == "error"
                 check_baseline(rows[:, state], problem.threshold, strict, f"state {state}")
         return problem

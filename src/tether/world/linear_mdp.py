@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tether.compiled import compiled
 from tether.errors import AssumptionError, InputError
@@ -30,9 +31,13 @@ class Streams:
     agent: np.random.Generator
 
     @classmethod
-    def from_seed(cls, seed: int) -> "Streams":
-        """Four independent generators from one number."""
-        return cls(*(np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(4)))
+    def from_seed(cls, seed: int, repeat: int = 0) -> "Streams":
+        """Four independent generators from one number; repeats of a seed share its instance and nothing else."""
+        own = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(4)]
+        if repeat == 0:
+            return cls(*own)
+        again = [np.random.default_rng(child) for child in np.random.SeedSequence([seed, repeat]).spawn(4)]
+        return cls(own[0], *again[1:])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +51,9 @@ class LinearMDP:
         true_gamma: γ*_h, one per constraint, (H, M, d).
         true_mu: μ*_h, (H, d, S).
         initial: distribution of the first state, (S,).
+        rewards: what actions pay where that is *not* linear in φ, (S, N): a deliberate misspecification.
+        arrival_cost: observed costs as a function of the next state, (M, S), in place of c + Gaussian noise; their
+            mean must be c.
     """
 
     name: str
@@ -54,6 +62,8 @@ class LinearMDP:
     true_gamma: Array
     true_mu: Array
     initial: Array
+    rewards: Array | None = None
+    arrival_cost: Array | None = None
 
     def __post_init__(self) -> None:
         p, count = self.problem, self.state_count
@@ -85,6 +95,8 @@ class LinearMDP:
 
     def _check_declared_costs(self) -> None:
         for state, known in enumerate(self._known):
+            if self.ended[state]:
+                continue
             true = self.true_gamma @ known.phi_0
             told = self.problem.look_up(state).baseline_cost
             if not np.allclose(true, told, rtol=0.0, atol=1e-9):
@@ -113,6 +125,11 @@ class LinearMDP:
     def endpoints(self) -> Array:
         """Candidate features of every state, (S, N, d)."""
         return np.array([actions.endpoints for actions in self._known])
+
+    @cached_property
+    def ended(self) -> NDArray[np.bool_]:
+        """Where trajectories end, (S,)."""
+        return np.array([not np.isnan(self.problem.final_reward_of(state)) for state in range(self.state_count)])
 
     @cached_property
     def is_star(self) -> bool:

@@ -79,35 +79,43 @@ def _solve(world: LinearMDP, best: Callable[[LinearMDP, int, Array], Array]) -> 
 
 def _best_candidate(world: LinearMDP, step: int, q: Array) -> Array:
     points, safe = safe_candidates(world, step)
+    safe[world.ended, 1:] = False  # nothing is played where a trajectory has ended
     score = np.where(safe, points @ q, -np.inf)
     chosen: Array = points[np.arange(len(points)), score.argmax(axis=1)]
     return chosen
 
 
 def _best_mixture(world: LinearMDP, step: int, q: Array) -> Array:
-    """max Σ θ_a ⟨q, φ_a⟩ over distributions with Σ θ_a c_a <= τ, at every state: (S, d)."""
+    """max Σ θ_a ⟨q, φ_a⟩ over distributions with Σ θ_a c_a <= τ, at every state where something is played: (S, d).
+
+    The states do not interact, so their linear programs are blocks of one, which HiGHS solves to a tolerance of 1e-7.
+    """
+    from scipy import sparse
     from scipy.optimize import linprog
 
-    chosen = np.empty((world.state_count, world.problem.dimension))
-    for state in range(world.state_count):
-        points = np.vstack([world.phi_0[state], world.endpoints[state]])
-        costs = points @ world.true_gamma[step].T
-        limited = np.isfinite(world.problem.threshold)  # an infinite τ is no constraint
-        solution = linprog(
-            -(points @ q),
-            A_ub=costs.T[limited],
-            b_ub=np.array(world.problem.threshold)[limited],
-            A_eq=np.ones((1, len(points))),
-            b_eq=[1.0],
-            bounds=(0.0, None),
-            method="highs",
+    chosen: Array = world.phi_0.copy()
+    going_on = np.flatnonzero(~world.ended)
+    points = np.concatenate([world.phi_0[:, None], world.endpoints], axis=1)[going_on]  # (S', N + 1, d)
+    costs = points @ world.true_gamma[step].T  # (S', N + 1, M)
+    limited = np.isfinite(world.problem.threshold)  # an infinite τ is no constraint
+    states, actions = costs.shape[:2]
+    solution = linprog(
+        -(points @ q).ravel(),
+        A_ub=sparse.block_diag([block.T[limited] for block in costs], format="csr") if limited.any() else None,
+        b_ub=np.tile(np.array(world.problem.threshold)[limited], states) if limited.any() else None,
+        A_eq=sparse.kron(sparse.eye(states), np.ones((1, actions)), format="csr"),
+        b_eq=np.ones(states),
+        bounds=(0.0, None),
+        method="highs",
+    )
+    if solution.status != 0:
+        least = costs.min(axis=1)
+        worst = going_on[int((least - np.array(world.problem.threshold)).max(axis=1).argmax())]
+        raise EmptySafeSet(
+            f"no distribution over actions keeps the expected cost under {world.problem.threshold} at step {step}, "
+            f"state {worst}: {solution.message}"
         )
-        if solution.status != 0:
-            raise EmptySafeSet(
-                f"no distribution over actions keeps the expected cost under {world.problem.threshold} at step "
-                f"{step}, state {state}: {solution.message}"
-            )
-        chosen[state] = solution.x @ points
+    chosen[going_on] = np.einsum("sn,snd->sd", solution.x.reshape(states, actions), points)
     return chosen
 
 

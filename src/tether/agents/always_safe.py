@@ -1,0 +1,46 @@
+"""The safe action everywhere: the floor that every learner must beat, and the fallback that every learner has."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from tether.agents.least_squares import Choice
+from tether.agents.rslucb_qvi import RslucbQvi, mixture_of
+from tether.agents.slucb_qvi import SlucbConfig
+from tether.learning.statistics import ENDED, ONLY_BASELINE
+from tether.problem.problem import KnownState, Problem
+
+
+class AlwaysSafe(RslucbQvi):
+    """Plays a_0(s) with probability one. Its bound is the declared cost of a_0(s); it observes, and learns nothing."""
+
+    kind = "always-safe"
+    bounds = "cost"
+
+    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
+        super().__init__(problem, config or SlucbConfig(pooled=True), rng=np.random.default_rng(0))
+        self._origins = ("exact", "none")
+
+    @classmethod
+    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
+        return cls(problem, SlucbConfig(**config), **told)
+
+    def _make_plan(self) -> None:
+        plan, tables, states = self.current, self.tables, int(self.tables.slots[0])
+        plan.made[0] += 1
+        plan.mixture[:] = 0.0
+        for slot in range(states):
+            if not tables.is_star[slot]:
+                plan.mixture[:, tables.start[slot] + tables.baseline_row[slot]] = 1.0
+        plan.bound[:, :states] = tables.baseline_cost[:, :states]
+        plan.reason[:, :states] = np.where(np.isnan(tables.final_reward[:states]), ONLY_BASELINE, ENDED)
+        plan.planned[0] = states
+
+    def _unplanned(self, step: int, known: KnownState) -> Choice:
+        costs, reason = known.baseline_cost[step], ONLY_BASELINE if np.isnan(known.final_reward) else ENDED
+        probabilities = np.zeros(len(known.actions.endpoints))
+        if not known.actions.is_star:
+            probabilities[known.actions.baseline] = 1.0
+        mixture = mixture_of(known.actions, probabilities)
+        radii = np.zeros(len(costs))
+        return Choice(known.actions, -1, 0.0, 0.0, reason, costs, radii, costs, self._outcomes, mixture)

@@ -1,0 +1,70 @@
+"""CISR beside RSLUCB-QVI: the shipped curves of our students, and the one that its authors published."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tether.cisr.curves import load_curves
+from tether.cisr.published import published
+from tether.errors import TetherError
+from tether.records import Array
+
+STEPS = 9600
+"""Training steps in one of CISR's interaction units."""
+INTENDED = 0.9
+"""The slip of the Tether paper's lake; the authors ran CISR at 0.8."""
+STUDENTS = 30
+"""Of the authors: 3 teachers × 10 students."""
+
+
+@dataclass(frozen=True, eq=False)
+class CisrRun:
+    """CISR with its optimised teacher, one row per student (n, U); NaN where nothing was published."""
+
+    name: str
+    note: str
+    success: Array
+    earned: Array
+    falls: Array
+    final_return: float
+    by_authors: bool = False
+
+
+def cisr_runs() -> list[CisrRun]:
+    """Our students at the paper's slip, where they are shipped, then the authors' mean."""
+    return [*_ours(), _authors()]
+
+
+def _ours() -> list[CisrRun]:
+    try:
+        curves = load_curves("optimised", intended=INTENDED)
+    except (OSError, ValueError, TetherError):  # not every installation brings the trained curves
+        return []
+    if not curves:
+        return []
+    students = f"{len(curves)} student{'' if len(curves) == 1 else 's'}"
+    earned = np.array([curve.mean_return for curve in curves])
+    return [
+        CisrRun(
+            f"CISR, run by us (slip as here, {INTENDED})",
+            f"{students}, a unit is {STEPS:,} steps",
+            np.array([curve.success for curve in curves]),
+            earned,
+            np.array([curve.training_failures for curve in curves], dtype=np.float64),
+            float(earned[:, -1].mean()),
+        )
+    ]
+
+
+def _authors() -> CisrRun:
+    told = published()
+    success = np.array([told.optimised_success])
+    return CisrRun(
+        f"CISR, its authors' logs (slip {told.intended})",
+        f"mean of {STUDENTS} students, a unit is {STEPS:,} steps",
+        success,
+        np.full(success.shape, np.nan),
+        np.zeros(success.shape),  # 0 in all of training
+        told.row("optimised").mean_return,
+        by_authors=True,
+    )
