@@ -47,7 +47,7 @@ def two_constraints(*, finite=False, known_costs=True, same_stages=False):
 
 @cache
 def many_actions():
-    """Seven actions per state, a_0 at another place in each; enough noise that mixtures stay between a_0 and the rest."""
+    """Seven actions per state, a_0 at another place in each; so noisy that mixtures stay between a_0 and the rest."""
     rng = np.random.default_rng(23)
     horizon, states, count, d = 3, 4, 7, 4
     gamma = rng.uniform(0.3, 1.0, (horizon, 1, d))

@@ -58,10 +58,21 @@ def assert_sub_distribution(x):
 @law
 @given(instances(), seeds)
 def test_the_computed_rise_is_never_below_the_exact_one(problem, seed):
-    """C = RᵀR loses digits; the allowance gives them back. Sums of rounded products may lose a few ulp of their size."""
+    """C = RᵀR loses digits; the allowance gives them back. Sums of rounded products may lose an ulp of their size."""
     x = np.random.default_rng(seed).dirichlet(np.ones(problem.size + 1))[1:]
     computed = kernels.cost_rise(problem.rise[0], problem.joint, problem.radius[0], x)
     assert computed >= exact_rise(problem, 0, x) - 1e-15 * (np.abs(problem.rise[0]) @ x + abs(computed))
+
+
+@law
+@given(seeds, st.integers(2, 6), st.floats(-12.0, -6.0))
+def test_residuals_that_nearly_cancel_keep_the_width_that_is_left(seed, dimension, exponent):
+    """R = (v, −v + ε u), half of each: the width is ε‖u‖/2, which RᵀR loses once ε² is below its rounding."""
+    rng = np.random.default_rng(seed)
+    v, u = rng.normal(size=(2, dimension))
+    residuals = np.stack([v, -v + 10.0**exponent * u], axis=1)
+    wide = residuals.astype(np.longdouble) @ np.full(2, np.longdouble(0.5))
+    assert kernels.width_of(residuals.T @ residuals, [0.5, 0.5]) >= np.sqrt(wide @ wide)
 
 
 @law
@@ -111,7 +122,7 @@ def test_no_feasible_mixture_beats_the_bound(problem, seed):
 def test_numbers_that_are_not_finite_or_overflow_never_certify_a_mixture(told):
     """x > 0 is left only if the definition itself, over the actions that are played, is a number under δ."""
     with np.errstate(all="ignore"):
-        x, bound = kernels.best_mixture(**told)
+        x, _ = kernels.best_mixture(**told)
         assert_sub_distribution(x)
         if x.any() and told["slack"] != np.inf:  # an infinite threshold is no constraint
             played = x > 0.0

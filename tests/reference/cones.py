@@ -99,7 +99,7 @@ def draw(rng, kind, size, constraints=1):
 
 
 def conic_optimum(problem):
-    """(lowest, highest): an interval that contains the optimum whatever Clarabel's tolerance did; it converged if narrow.
+    """(lowest, highest): an interval that contains the optimum, whatever Clarabel's tolerance did.
 
     Variables θ_0, x_1 … x_n with θ_0 + Σx = 1, all >= 0, and (δ_j − ⟨b_j, x⟩, β_j R x) in the second-order cone. The
     lower end is Clarabel's x after it was made feasible. The upper end is weak duality with its multipliers: with

@@ -1,4 +1,4 @@
-"""Is RSLUCB-QVI Algorithm 2? It must choose the mixtures and the values of the literal transcription, at every state."""
+"""Is RSLUCB-QVI Algorithm 2? It must choose the mixtures and values of the literal transcription, at every state."""
 
 import warnings
 from collections import Counter

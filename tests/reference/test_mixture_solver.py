@@ -173,9 +173,6 @@ def test_an_instance_without_a_finite_answer_is_refused_by_the_interior_point_me
     for broken in (np.nan, np.inf):
         rise = problem.rise.copy()
         rise[0, 1] = broken
-        try:
-            x, bound = conic_mixture(problem.gain, rise, problem.joint, problem.radius, problem.slack)
-        except Exception as error:  # noqa: BLE001
-            pytest.fail(f"{broken} must be refused, not raise {error!r}")
+        x, bound = conic_mixture(problem.gain, rise, problem.joint, problem.radius, problem.slack)
         np.testing.assert_array_equal(x, 0.0)
         assert not bound - 0.0 <= SOLVED * problem.largest

@@ -10,9 +10,9 @@ from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.learning.backup import Plan, new_plan
 from tether.learning.conic import SOLVED, conic_mixture
-from tether.learning.mixture_choice import copy_products, inner_problem, new_desk
+from tether.learning.mixture_choice import Desk, Sheet, new_desk, new_sheet, put_on_desk
 from tether.learning.randomised import draw_row, plan_alone, plan_mixtures, settle
-from tether.learning.statistics import BEST, ONLY_BASELINE, UNSOLVED
+from tether.learning.statistics import BEST, ONLY_BASELINE
 from tether.learning.tables import Tables, add_state, new_tables
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
@@ -72,26 +72,27 @@ class RslucbQvi(SlucbQvi):
 
     def _plan_in(self, tables: Tables, plan: Plan, scratch: Array, step: int) -> None:
         """Plan from `step` down to the first one."""
-        open_slots = np.zeros(int(tables.slots[0]), dtype=np.int64)
-        desk = new_desk(self.problem.constraints, tables.joint.shape[2])
+        sheet, desk = self._stationery(tables)
         while step >= 0:
-            step, count = plan_mixtures(self.memory, self.rules, tables, plan, scratch, desk, step, open_slots)
-            stage = step if self._stages > 1 else 0
-            for slot in open_slots[:count]:
-                self._solve_open(tables, plan, scratch, step, stage, int(slot))
+            step, count = plan_mixtures(self.memory, self.rules, tables, plan, scratch, sheet, desk, step)
+            for slot in sheet.left[:count]:
+                self._solve_open(tables, plan, sheet, step, step if self._stages > 1 else 0, int(slot))
             step -= 1
 
-    def _solve_open(self, tables: Tables, plan: Plan, scratch: Array, step: int, stage: int, slot: int) -> None:
+    def _stationery(self, tables: Tables) -> tuple[Sheet, Desk]:
+        constraints, (slots, rows) = self.problem.constraints, (tables.phi_0.shape[1], tables.features.shape[1])
+        return new_sheet(constraints, slots, rows), new_desk(constraints, tables.joint.shape[2])
+
+    def _solve_open(self, tables: Tables, plan: Plan, sheet: Sheet, step: int, stage: int, slot: int) -> None:
         """One inner problem whose certificate stayed open; a_0 stays if this leaves it open too."""
-        count = int(tables.start[slot + 1] - tables.start[slot]) - (0 if tables.is_star[slot] else 1)
-        desk = new_desk(self.problem.constraints, count)
-        _, score_0 = inner_problem(self.rules, tables, plan, scratch, step, stage, slot, desk)
-        copy_products(tables, stage, slot, desk)
-        desk.x[:], bound = conic_mixture(desk.gain, desk.rise, desk.joint, desk.facts[1], desk.facts[2])
-        value = float(desk.gain @ desk.x)
-        if bound - value <= SOLVED * float(desk.gain.max()):
-            reason = BEST if desk.x.any() else ONLY_BASELINE
-            settle(self.rules, tables, plan, step, slot, score_0 + value, reason, count, desk)
+        desk = new_desk(self.problem.constraints, tables.joint.shape[2])
+        n = put_on_desk(tables, sheet, stage, slot, desk)
+        gain, facts = desk.gain[:n], desk.facts
+        desk.x[:n], bound = conic_mixture(gain, desk.rise[:, :n], desk.joint[:n, :n], facts[1], facts[2])
+        value = float(gain @ desk.x[:n])
+        if bound - value <= SOLVED * float(gain.max()):
+            reason, score = BEST if desk.x.any() else ONLY_BASELINE, float(sheet.score_0[slot]) + value
+            settle(self.rules, tables, plan, step, slot, score, reason, n, desk)
 
     def planned_features(self, states: Iterable[State]) -> Array:
         """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
@@ -116,9 +117,9 @@ class RslucbQvi(SlucbQvi):
         plan = new_plan(p.horizon, alone.phi_0.shape[1], p.constraints, p.dimension, alone.features.shape[1])
         plan.weights[step], plan.made[0] = self.current.weights[step], self.current.made[0]
         scratch = np.empty((1 + p.constraints, alone.features.shape[1]))
-        plan_alone(self.memory, self.rules, alone, plan, scratch, new_desk(p.constraints, alone.joint.shape[2]), step)
-        if plan.reason[step, 0] == UNSOLVED:
-            self._solve_open(alone, plan, scratch, step, 0, 0)
+        sheet, desk = self._stationery(alone)
+        if plan_alone(self.memory, self.rules, alone, plan, scratch, sheet, desk, step):
+            self._solve_open(alone, plan, sheet, step, 0, 0)
         choice = Choice(
             known.actions,
             -1,

@@ -41,6 +41,8 @@ def jobs() -> Iterator[Job]:
             yield teacher, 0.8, "map", seed
     for seed in range(5, 10):
         yield "optimised", 0.8, "map", seed
+    for seed in range(3, 7):
+        yield "optimised", 0.9, "planes", seed
 
 
 def train_jobs(folder: Path, *, stop_after: float, units: int = UNITS) -> int:

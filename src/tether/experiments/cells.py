@@ -112,6 +112,7 @@ def _described(
         value_radius_origin=value.origin,
         units=None if units is None else units.model_dump(),
         repeats=choice.repeats,
+        first=choice.first,
     )
 
 

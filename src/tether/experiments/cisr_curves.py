@@ -12,7 +12,7 @@ from tether.records import Array
 STEPS = 9600
 """Training steps in one of CISR's interaction units."""
 INTENDED = 0.9
-"""The slip of the Tether paper's lake; the authors ran CISR at 0.8."""
+"""Probability of the intended move in the Tether paper's lake; the authors ran CISR at 0.8."""
 STUDENTS = 30
 """Of the authors: 3 teachers × 10 students."""
 
@@ -31,7 +31,7 @@ class CisrRun:
 
 
 def cisr_runs() -> list[CisrRun]:
-    """Our students at the paper's slip, where they are shipped, then the authors' mean."""
+    """Our students on the paper's lake, where they are shipped, then the authors' mean."""
     return [*_ours(), _authors()]
 
 
@@ -46,8 +46,8 @@ def _ours() -> list[CisrRun]:
     earned = np.array([curve.mean_return for curve in curves])
     return [
         CisrRun(
-            f"CISR, run by us (slip as here, {INTENDED})",
-            f"{students}, a unit is {STEPS:,} steps",
+            "CISR, run by us",
+            f"{students}, moves succeed with {INTENDED}; {STEPS:,} steps a unit",
             np.array([curve.success for curve in curves]),
             earned,
             np.array([curve.training_failures for curve in curves], dtype=np.float64),
@@ -60,8 +60,8 @@ def _authors() -> CisrRun:
     told = published()
     success = np.array([told.optimised_success])
     return CisrRun(
-        f"CISR, its authors' logs (slip {told.intended})",
-        f"mean of {STUDENTS} students, a unit is {STEPS:,} steps",
+        "CISR, its authors' logs",
+        f"{STUDENTS} students, moves succeed with {told.intended}; {STEPS:,} steps a unit",
         success,
         np.full(success.shape, np.nan),
         np.zeros(success.shape),  # 0 in all of training

@@ -9,7 +9,7 @@ from tether.experiments.figure_data import Chart, Guide, Panel, Series
 from tether.experiments.figure_style import RAMPS, Style, blend, radius_note, short_name
 from tether.experiments.results import Cell, Results
 from tether.experiments.summary import Interval, interval
-from tether.experiments.unit_kinds import COST_SLACK, Kind, kind_of
+from tether.experiments.unit_kinds import COST_SLACK, Kind, kind_of, threshold_of
 from tether.experiments.unit_summary import by_instance, last_units
 from tether.records import Array
 
@@ -125,7 +125,7 @@ def steps_panel(cells: Sequence[Cell], rivals: Sequence[CisrRun]) -> Panel:
         for c, length in zip(source.series, lengths, strict=True)
     )
     return Panel(
-        "steps", "Success rate by steps taken", "Panel a over all training steps so far: "
+        "steps", "Success rate by steps taken", "The same success over all training steps so far: "
         "a unit of CISR has nearly ten times as many.",
         "training steps", "success rate", "log", "linear", 1.0, series, y_range=(0.0, 1.04),
     )  # fmt: skip
@@ -135,7 +135,7 @@ def cost_panel(cells: Sequence[Cell], rivals: Sequence[CisrRun]) -> Panel:
     """The largest true expected cost of any step taken or planned, in any run: what the constraint bounds."""
     units, series, clean = _units(cells), [], []
     for cell, style in zip(cells, styles(cells), strict=True):
-        threshold = float(cell.world_options.get("threshold", 0.1))
+        threshold = threshold_of(cell)
         over = np.maximum(cell["worst_cost"], cell["planned_worst_cost"]).max(axis=0)
         worst = threshold + over
         excess = float(np.maximum(over, 0.0).max())
@@ -143,7 +143,7 @@ def cost_panel(cells: Sequence[Cell], rivals: Sequence[CisrRun]) -> Panel:
         series.append(_counted(curve, excess if excess > COST_SLACK else 0.0))
         clean += [cell] if excess <= COST_SLACK else []
     series += [_rival(rival, np.full((1, units), np.nan), units) for rival in rivals]
-    tau = float(cells[0].world_options.get("threshold", 0.1))
+    tau = threshold_of(cells[0])
     runs = sum(len(cell.seeds) for cell in clean)
     names = " · ".join(short_name(cell) for cell in clean)
     notes = (f"never above τ, in any of {runs:,} runs: {names}",) if clean else ()
@@ -159,14 +159,14 @@ def falls_panel(cells: Sequence[Cell], rivals: Sequence[CisrRun]) -> Panel:
     """Trajectories that end in danger: the constraint bounds the risk of a step, so that there are some."""
     made = _learning_panel(
         "falls", "Falls into danger per unit",
-        "Mean per run, while learning. CISR's teacher stops its students in time: 0 by construction, at other costs.",
+        "Mean per run, while learning. CISR's teacher stops its students in time: 0 by construction.",
         "falls per unit", cells, rivals, "falls", lambda rival: rival.falls, (0.0, 1.0),
     )  # fmt: skip
     top = max(float(curve.high.max()) for curve in made.series if len(curve.x))
     series = tuple(_counted(curve, float(curve.y.sum())) for curve in made.series)
     return Panel(
         made.key, made.title, made.subtitle, made.x_title, made.y_title, made.x_scale, made.y_scale, 1.0, series,
-        notes=("Safe is not fall-free: τ bounds the expected cost of a step, and 0.1 allows a 10% risk.",),
+        notes=(f"Safe is not fall-free: τ bounds the expected cost of a step, and {_allowed(cells)}.",),
         y_range=(-0.03 * max(top, 1.0), 1.15 * max(top, 1.0)),
     )  # fmt: skip
 
@@ -213,6 +213,11 @@ def _units(cells: Sequence[Cell]) -> int:
     return int(cells[0]["success"].shape[1])
 
 
+def _allowed(cells: Sequence[Cell]) -> str:
+    tau = threshold_of(cells[0])
+    return f"τ = {tau:g} allows a {100 * tau:g}% risk"
+
+
 def _caption(results: Results, cells: Sequence[Cell], shown: Sequence[Cell]) -> str:
     steps = sorted({int((cell.info.units or {}).get("steps", 1000)) for cell in cells})
     length = " or ".join(f"{count:,}" for count in steps)
@@ -221,7 +226,7 @@ def _caption(results: Results, cells: Sequence[Cell], shown: Sequence[Cell]) -> 
     text = (
         f"A unit is {length} steps for RSLUCB-QVI and {STEPS:,} training steps for CISR, nearly ten times as many. "
         "Ours is counted while it learns; CISR is judged after each unit, by 10,000 further steps without its teacher. "
-        "“Safe” bounds the expected cost of a step: τ = 0.1 allows a 10% risk at every step, so falls remain. "
+        f"“Safe” bounds the expected cost of a step: {_allowed(cells)} at every step, so falls remain. "
         f"{' to '.join(str(count) for count in dict.fromkeys((agents[0], agents[-1])))} agents, {runs:,} runs."
     )
     if len(shown) < len(cells):

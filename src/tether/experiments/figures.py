@@ -97,7 +97,7 @@ def make_figure(chart: Chart, *, stacked: bool = False) -> "Figure":
     from matplotlib.figure import Figure
 
     count = len(chart.panels) + chart.lake
-    columns = 2 if stacked else min(4, 1 + count)
+    columns = 2 if stacked else chart.columns or min(4, 1 + count)
     across = (min(2, chart.columns) or 1) if stacked else (chart.columns or count)
     rows, tall = -(-count // across), 1.81 if stacked and across == 1 else 3.25  # inches
     width = (7.2 if across == 1 else 5.4 * across) if stacked else 4.8 * across

@@ -63,11 +63,14 @@ def portrait(results: Results) -> Portrait | None:
 def _played_again(cell: Cell, units: int) -> Portrait:
     from tether.agents.rslucb_qvi import RslucbQvi
     from tether.experiments.cells import build_agent, build_world
+    from tether.experiments.registry import AGENTS, WORLDS, checked_options
     from tether.experiments.units import Schedule, simulate_units
     from tether.world.linear_mdp import Streams
 
     info, run = cell.info, cell.seeds[0]
     streams = Streams.from_seed(*divmod(run, info.repeats))
+    checked_options("the world", info.world_options, WORLDS.get(info.world).options)
+    checked_options("the agent", info.options, AGENTS.get(info.agent).options)
     world = build_world(info.world, info.world_options, streams)
     agent = build_agent(info.agent, info.options, world, units, streams)
     if not isinstance(agent, RslucbQvi):
@@ -76,7 +79,6 @@ def _played_again(cell: Cell, units: int) -> Portrait:
     simulate_units(world, agent, units, streams, schedule)
     rows = agent.tables.start[:CELLS, None] + np.arange(len(MOVES))
     plan = agent.current.mixture[:, rows]  # (H, S, A)
-    plan[:, list(ENDS), 0] = 1.0  # nothing is planned there, and nothing moves
     law = transition_law(float(info.world_options.get("intended", 0.9)))
     steps = schedule.steps if schedule.receding else world.problem.horizon
     visits, ended = _occupancy(plan, law, steps, receding=schedule.receding)
@@ -96,12 +98,12 @@ def _played_again(cell: Cell, units: int) -> Portrait:
 
 
 def _occupancy(plan: Array, law: Array, steps: int, *, receding: bool) -> tuple[Array, Array]:
-    """Expected visits of a trajectory from the start, and where it ends: (S,) each."""
+    """Expected visits of a trajectory from the start, and where it ends, whatever is planned there: (S,) each."""
     here = np.eye(CELLS)[START]
     visits, goes_on = np.zeros(CELLS), ~np.isin(np.arange(CELLS), ENDS)
     for step in range(steps):
         visits += here * goes_on
-        here = np.einsum("s,sa,sat->t", here, plan[0 if receding else step], law)
+        here = here * ~goes_on + np.einsum("s,sa,sat->t", here * goes_on, plan[0 if receding else step], law)
     return visits, here
 
 

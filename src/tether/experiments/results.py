@@ -82,6 +82,7 @@ class CellInfo:
     value_radius_origin: str
     units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Units
     repeats: int = 1  # runs per instance; run number = seed * repeats + repeat
+    first: int | None = None  # only so many of the study's seeds
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -90,7 +91,7 @@ class CellInfo:
 
     def runs(self, seeds: Sequence[int]) -> list[int]:
         """The numbers of the runs over these seeds; a seed's own number where nothing is repeated."""
-        return [seed * self.repeats + repeat for seed in seeds for repeat in range(self.repeats)]
+        return [seed * self.repeats + repeat for seed in seeds[: self.first] for repeat in range(self.repeats)]
 
     def part(self, seed: int) -> str:
         """The file name of one run."""

@@ -53,12 +53,14 @@ class Units(Spec):
     restarts: bool = True  # after a trajectory has ended; without, the unit is over then
     receding: bool = False  # always play the first step of a plan, until the trajectory ends
     plan_each: Literal["trajectory", "step", "unit"] = "trajectory"
+    look_every: int = Field(default=1, ge=1)  # with "step": how often to ask whether a plan is due
 
 
 class Choice(Spec):
     """A world or an agent by name, with fixed options and a grid of options to vary.
 
-    An agent may have its own `units`, may play every instance `repeats` times, and may stay out of quick studies.
+    An agent may have its own `units`, may play every instance `repeats` times or only the `first` few,
+    and may stay out of quick studies.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Choice(Spec):
     world_options: dict[str, Value] = {}
     units: Units | None = None
     repeats: int = Field(default=1, ge=1)
+    first: int | None = Field(default=None, ge=1)  # only so many of the study's seeds
     in_quick: bool = True
 
     @model_validator(mode="after")

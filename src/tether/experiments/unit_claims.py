@@ -12,7 +12,7 @@ from tether.experiments.claims import Claim
 from tether.experiments.figure_style import short_name
 from tether.experiments.results import Cell, Results
 from tether.experiments.summary import interval
-from tether.experiments.unit_kinds import COST_SLACK, LEARNERS, Kind, kind_of, leading, of_kind
+from tether.experiments.unit_kinds import COST_SLACK, LEARNERS, Kind, kind_of, leading, of_kind, threshold_of
 from tether.experiments.unit_summary import LAST, by_instance, last_units, max_expected_cost
 from tether.records import Array
 
@@ -41,7 +41,7 @@ def _expected_costs(cells: Sequence[Cell]) -> list[Claim]:
     for cell in of_kind(cells, *LEARNERS):
         kind = kind_of(cell)
         seen[kind] += 1
-        threshold = float(cell.world_options.get("threshold", 0.1))
+        threshold = threshold_of(cell)
         largest, steps = max_expected_cost(cell), cell["violations"].sum(axis=1)
         claims.append(
             Claim(
@@ -106,7 +106,8 @@ def _comparable(cell: Cell, kind: Kind, rivals: Sequence[CisrRun]) -> Claim:
         f"{kind}-comparable-to-cisr",
         f"{short_name(cell)} ends with a success comparable to CISR's or better: at most {CLOSE:g} below it.",
         bool(final.low >= max(theirs.values()) - CLOSE),
-        f"success over the last {LAST} units {final}; {told}; {_agents(cell)}. CISR is judged without its teacher",
+        f"success over the last {LAST} units {final}; {told}; {_agents(cell)}. CISR is judged without its teacher, and "
+        "its authors' lake is more slippery (0.8 instead of 0.9)",
     )
 
 
@@ -137,7 +138,7 @@ def _too_small(cells: Sequence[Cell]) -> list[Claim]:
     """The first term of β alone is no confidence radius at the theory's ridge."""
     claims = []
     for place, cell in enumerate(of_kind(cells, "theory-small")):
-        threshold = float(cell.world_options.get("threshold", 0.1))
+        threshold = threshold_of(cell)
         largest, steps = max_expected_cost(cell), cell["violations"].sum(axis=1)
         claims.append(
             Claim(
@@ -161,7 +162,7 @@ def _falls(cells: Sequence[Cell]) -> list[Claim]:
         Claim(
             "zero-falls",
             f"{short_name(cell)} never falls into danger. (Not what the constraint promises: it bounds the expected "
-            "cost of a step, and τ = 0.1 allows a 10% risk.)",
+            f"cost of a step, and τ = {threshold_of(cell):g} allows a risk.)",
             bool(falls.sum() == 0.0),
             f"{int(falls.sum()):,} falls in {int(ended):,} trajectories of {_runs(cell)}, {falls.mean():.1f} a run",
         )

@@ -37,6 +37,11 @@ def kind_of(cell: Cell) -> Kind:
     return "certified" if cell.cost_radius_origin == "theorem" else "tuned"
 
 
+def threshold_of(cell: Cell) -> float:
+    """τ of the cell's world."""
+    return float(cell.world_options.get("threshold", 0.1))
+
+
 def of_kind(cells: Sequence[Cell], *kinds: Kind) -> list[Cell]:
     """The cells of these kinds that have a finished run, in the order of the study."""
     return [cell for cell in cells if cell.seeds and kind_of(cell) in kinds]

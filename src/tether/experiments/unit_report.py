@@ -10,7 +10,7 @@ from tether.experiments.figure_style import short_name
 from tether.experiments.lake_picture import describe, portrait, render_portrait
 from tether.experiments.report_parts import ORIGINS, html_table
 from tether.experiments.results import Cell, Results
-from tether.experiments.unit_kinds import COST_SLACK
+from tether.experiments.unit_kinds import COST_SLACK, threshold_of
 from tether.experiments.unit_summary import LAST, UnitRow
 
 
@@ -19,7 +19,7 @@ def lead(results: Results, rows: Sequence[UnitRow]) -> str:
     steps = sorted({int(cell.info.units["steps"]) for cell in results.cells if cell.info.units is not None})
     length = " or ".join(f"{count:,}" for count in steps)
     return (
-        f"{len(rows)} rows, {sum(row.runs for row in rows):,} runs of {results.episodes:,} interaction units of "
+        f"{len(rows)} settings, {sum(row.runs for row in rows):,} runs of {results.episodes:,} interaction units of "
         f"{length} steps. “Safe” bounds the expected cost of a step, here its risk of danger; it does not "
         "mean that nobody falls."
     )
@@ -36,15 +36,16 @@ def unit_main_table(results: Results, rows: Sequence[UnitRow]) -> str:
     caption = (
         "Success: the share of a unit's trajectories that end at the goal. Means over agents with 95% bootstrap "
         "intervals over agents; an agent's repeated runs are averaged first. The largest expected cost is over every "
-        "step taken and every state planned for, in all runs; a violating step is one whose expected cost exceeds τ; a fall "
-        f"is a trajectory that ends in danger. CISR's unit is {STEPS:,} training steps, its success is measured without "
-        "its teacher, its return also pays 0.01 a step, and its falls are those in training, where the teacher stops them."
+        "step taken and every state planned for, in all runs; a violating step is one whose expected cost exceeds τ; "
+        f"a fall is a trajectory that ends in danger. CISR's unit is {STEPS:,} training steps. Its success is measured "
+        "without its teacher, its return also pays 0.01 a step, and its falls are those in training, where the teacher "
+        "stops them."
     )
     return html_table(f"Numbers of {results.study}", caption, heads, body)
 
 
 def _row(row: UnitRow, cell: Cell) -> str:
-    threshold = float(cell.world_options.get("threshold", 0.1))
+    threshold = threshold_of(cell)
     kept = "zero" if row.max_expected_cost <= threshold + COST_SLACK else "some"
     count = "zero" if row.violations_total == 0 else "some"
     learns = cell.agent != "always-safe"
@@ -58,7 +59,7 @@ def _row(row: UnitRow, cell: Cell) -> str:
         f'<td class="{count}">{row.violations_total:,}</td><td>{row.violating_runs:,}</td>'
         f"<td>{row.falls_per_run:.1f}</td>"
         + "".join(f'<td class="text">{escape(ORIGINS.get(origin, origin))}</td>' for origin in origins)
-        + f'<td class="text">{by_unit(row.success_by_unit)}</td></tr>'
+        + f"{_units(row.success_by_unit)}</tr>"
     )
 
 
@@ -74,7 +75,7 @@ def _rivals() -> list[str]:
             f"<td>{rival.final_return:.2f}<small>last unit</small></td><td>–</td><td>–</td><td>–</td>"
             f"<td>{float(rival.falls.sum(axis=1).mean()):.1f}</td>"
             + '<td class="text">–</td><td class="text">–</td>'
-            + f'<td class="text">{by_unit(tuple(success.mean(axis=0).tolist()))}</td></tr>'
+            + f"{_units(success.mean(axis=0).tolist())}</tr>"
         )
     return lines
 
@@ -82,6 +83,10 @@ def _rivals() -> list[str]:
 def by_unit(success: Sequence[float]) -> str:
     """One number per unit, as short as it gets: .02 .09 … 1."""
     return " ".join(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1" for value in success)
+
+
+def _units(success: Sequence[float]) -> str:
+    return f'<td class="text" style="white-space:normal;min-width:10.5rem">{by_unit(success)}</td>'
 
 
 def _span(ends: tuple[float, float], digits: int) -> str:
@@ -96,6 +101,6 @@ def portrait_figure(results: Results) -> str:
     image = base64.b64encode(render_portrait(seen, dpi=110)).decode()
     look = "display:block;width:100%;max-width:62rem;height:auto;background:#fff;border-radius:.4rem"
     return (
-        f"<h4>The lake, run {seen.run} of {escape(seen.name)}</h4>\n"
-        f'<p><img alt="{escape(describe(seen))}" style="{look}" src="data:image/png;base64,{image}"></p>'
+        f'<div style="margin-top:1.5rem"><h4>The lake, run {seen.run} of {escape(seen.name)}</h4>\n'
+        f'<p><img alt="{escape(describe(seen))}" style="{look}" src="data:image/png;base64,{image}"></p></div>'
     )

@@ -46,6 +46,7 @@ class Schedule(NamedTuple):
     restarts: bool = True  # after a trajectory has ended; without, the unit is over then
     receding: bool = False  # always play the first step of a plan; trajectories then last until they end
     plan_each: str = "trajectory"  # or "step": whenever the agent's own rule says so, or "unit"
+    look_every: int = 1  # steps of a trajectory after which that rule is asked again
 
 
 class Lake(NamedTuple):
@@ -89,6 +90,7 @@ def simulate_units(
     """Run `units` interaction units of an agent that knows the states 0..S-1 in this order."""
     agent.register(range(world.state_count))
     lake, books = lake_of(world), UnitBooks(*(np.zeros(units) for _ in UnitBooks._fields))
+    look_every = schedule.look_every if schedule.plan_each == "step" else 0
     place = np.array([-1, 0], dtype=np.int64)  # state (-1: a trajectory is to begin) and step within the trajectory
     for unit in range(units):
         draws = streams.transitions.random((schedule.steps, 2))
@@ -102,8 +104,7 @@ def simulate_units(
             before = at
             at = run_steps(
                 agent.memory, agent.rules, agent.tables, agent.current, lake, draws, normals, coins, at, place,
-                schedule.receding, schedule.plan_each == "step" and agent.replans_rarely, agent.planned_log_det, unit,
-                books,
+                schedule.receding, look_every, agent.planned_log_det, unit, books,
             )  # fmt: skip
             agent.note_steps(at - before)
             if place[0] < 0 and not schedule.restarts:
@@ -182,7 +183,7 @@ def run_steps(
     at: int,
     place: NDArray[np.int64],
     receding: bool,
-    watches_growth: bool,
+    look_every: int,
     planned_log_det: Array,
     unit: int,
     books: UnitBooks,
@@ -227,7 +228,7 @@ def run_steps(
                 books.falls[unit] += 1.0
             place[0] = -1
             return at
-        if watches_growth:
+        if look_every > 0 and place[1] % look_every == 0:
             if (memory.cost.log_det - planned_log_det[0] > np.log(2.0)).any():
                 return at
             if (memory.value.log_det - planned_log_det[1] > np.log(2.0)).any():

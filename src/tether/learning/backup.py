@@ -115,9 +115,8 @@ def prepare_step(
     refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
     if learns_cost:
         refresh_spectrum(memory.cost, stage)
-    if memory.value.gram.shape[0] == 1 and step < rules.horizon - 1:
-        carry_cost(rules, plan, step)
-    else:
+    fitted = memory.value.gram.shape[0] == 1 and step < rules.horizon - 1 and carry_cost(rules, plan, step)
+    if not fitted:
         fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
     moment = target_moment(memory, stage, plan.values[step + 1], slots)
     whiten(memory.value.factor[stage], moment)
@@ -125,18 +124,21 @@ def prepare_step(
     for k in range(moment.shape[0]):
         plan.weights[step, k] = moment[k]
     project_rows(tables.features, rows, plan.weights[step], scratch[0])
-    for j in range(constraints):
-        project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
+    if not fitted:
+        for j in range(constraints):
+            project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
 
 
 @compiled
-def carry_cost(rules: Rules, plan: Plan, step: int) -> None:
-    """Pooled steps share one regression: ĝ and β_c of the step after, with this step's known part."""
+def carry_cost(rules: Rules, plan: Plan, step: int) -> bool:
+    """Pooled steps share one regression: ĝ and β_c of the step after, unless what is known of γ* differs (False)."""
     for j in range(plan.radius.shape[1]):
         plan.radius[step, j] = plan.radius[step + 1, j]
         for k in range(plan.gamma_hat.shape[2]):
-            change = rules.known_gamma[step, j, k] - rules.known_gamma[step + 1, j, k]
-            plan.gamma_hat[step, j, k] = plan.gamma_hat[step + 1, j, k] + change
+            if rules.known_gamma[step, j, k] != rules.known_gamma[step + 1, j, k]:
+                return False
+            plan.gamma_hat[step, j, k] = plan.gamma_hat[step + 1, j, k]
+    return True
 
 
 @inlined

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled, inlined
+from tether.compiled import compiled
 from tether.learning.backup import Plan
 from tether.learning.mixture_search import CLOSED, LARGEST, SCRATCH_ROWS, best_mixture
 from tether.learning.mixture_supports import inner_product
@@ -17,12 +17,23 @@ from tether.learning.tables import Tables
 from tether.records import Array
 
 
+class Sheet(NamedTuple):
+    """The inner problems of every state at one step; a_0's own row has gain 0."""
+
+    score_0: Array  # score of a_0 (S,)
+    gain: Array  # p, the score above a_0's (R,)
+    width: Array  # (R,)
+    rise: Array  # b (M, R)
+    facts: Array  # ⟨ĝ, f⟩ − τ_s, β_s, δ, bound of the choice (S, 4, M)
+    left: NDArray[np.int64]  # slots that are not decided yet (S,)
+
+
 class Desk(NamedTuple):
     """Scratch space for one inner problem of up to W actions besides a_0 under M constraints."""
 
-    facts: Array  # ⟨ĝ, f⟩ − τ_s, β_s, δ, bound (4, M)
-    gain: Array  # p (W,)
-    rise: Array  # b (M, W)
+    facts: Array  # (4, M)
+    gain: Array  # (W,)
+    rise: Array  # (M, W)
     width: Array  # (W,)
     joint: Array  # C (W, W)
     factor: Array  # (W, W)
@@ -32,98 +43,102 @@ class Desk(NamedTuple):
     trial: Array  # (W,)
 
 
-def new_desk(constraints: int, widest: int) -> Desk:
-    """Room for states with up to `widest` candidates."""
-    square, line = (widest, widest), widest
-    return Desk(
-        facts=np.zeros((4, constraints)),
-        gain=np.zeros(line),
-        rise=np.zeros((constraints, widest)),
-        width=np.zeros(line),
-        joint=np.zeros(square),
-        factor=np.zeros(square),
-        work=np.zeros((SCRATCH_ROWS, widest)),
-        support=np.zeros(line, dtype=np.int64),
-        x=np.zeros(line),
-        trial=np.zeros(line),
+@compiled
+def new_sheet(constraints: int, slots: int, rows: int) -> Sheet:
+    """Room for the states of a plan."""
+    return Sheet(
+        np.zeros(slots),
+        np.zeros(rows),
+        np.zeros(rows),
+        np.zeros((constraints, rows)),
+        np.zeros((slots, 4, constraints)),
+        np.zeros(slots, dtype=np.int64),
     )
 
 
-@inlined
-def inner_problem(
-    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, slot: int, desk: Desk
-) -> tuple[int, float]:
-    """The inner problem of one state on the desk: p, b, the widths, β_s and δ of its n actions besides a_0.
+@compiled
+def new_desk(constraints: int, widest: int) -> Desk:
+    """Room for states with up to `widest` candidates."""
+    return Desk(
+        np.zeros((4, constraints)),
+        np.zeros(widest),
+        np.zeros((constraints, widest)),
+        np.zeros(widest),
+        np.zeros((widest, widest)),
+        np.zeros((widest, widest)),
+        np.zeros((SCRATCH_ROWS, widest)),
+        np.zeros(widest, dtype=np.int64),
+        np.zeros(widest),
+        np.zeros(widest),
+    )
 
-    Returns a reason not to look further (or BEST) and the score of a_0. The score of an action is ⟨w, φ⟩ plus its
-    bonus, Eq. (15); by Jensen, the mean of the actions' widths is at least the width of their mean, so that the
-    optimism of Lemma 2 also holds for the `certified` bonus.
+
+@compiled
+def inner_problems(
+    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, sheet: Sheet
+) -> None:
+    """p, b, widths, β_s and δ of every state onto the sheet; why only a_0 can be played (or BEST) into the plan.
+
+    The score of an action is ⟨w, φ⟩ plus its bonus, Eq. (15); by Jensen, the mean of the actions' widths is at least
+    the width of their mean, so that the optimism of Lemma 2 also holds for the `certified` bonus. All states in one
+    call: passing this many arrays costs more than one state's arithmetic.
     """
-    first, last = tables.start[slot], tables.start[slot + 1]
-    g00, is_star = tables.g00[stage, slot], tables.is_star[slot]
-    safe_row = first + tables.baseline_row[slot]
-    value_0 = dot(plan.weights[step], tables.phi_0[:, slot]) if is_star else projected[0, safe_row]
-    trouble = BEST
-    for j in range(plan.radius.shape[1]):
-        mean_0 = dot(plan.gamma_hat[step, j], tables.phi_0[:, slot]) if is_star else projected[1 + j, safe_row]
-        cost_0 = tables.baseline_cost[step, slot, j]
-        found, radius, gap, bound = examine(rules, j, mean_0, plan.radius[step, j], cost_0, g00)
-        desk.facts[0, j] = mean_0 - cost_0 if rules.conditioning == STATE else 0.0
-        desk.facts[1, j], desk.facts[2, j], plan.bound[step, slot, j] = radius, gap, bound
-        trouble = found if found != BEST else trouble
-    if trouble != BEST:
-        return trouble, value_0 + rules.value_radius[step] * np.sqrt(tables.v00[stage, slot])
-    norm_scale, width_scale = bonus_scales(rules, step, desk.facts[2], desk.facts[1])
-    score_0 = value_0 + norm_scale * np.sqrt(tables.v00[stage, slot])
-    root, k = np.sqrt(g00), 0
-    for row in range(first, last):
-        if row == safe_row and not is_star:
-            continue
-        share = tables.cross[stage, row] / g00
-        w = np.sqrt(tables.width2[stage, row])
-        blur = ROUNDING * (w + abs(share) * root)
-        desk.width[k] = w + blur
-        bonus = norm_scale * np.sqrt(tables.vxx[stage, row]) + width_scale * (w + blur)
-        desk.gain[k] = projected[0, row] + bonus - score_0
+    for slot in range(tables.slots[0]):
+        first, last = tables.start[slot], tables.start[slot + 1]
+        g00, is_star = tables.g00[stage, slot], tables.is_star[slot]
+        safe_row = first + tables.baseline_row[slot]
+        value_0, trouble = 0.0, BEST
+        if is_star:
+            value_0 = dot(plan.weights[step], tables.phi_0[:, slot])
+        else:
+            value_0 = projected[0, safe_row]
         for j in range(plan.radius.shape[1]):
-            mean = projected[1 + j, row] - share * desk.facts[0, j]
-            desk.rise[j, k] = mean - tables.baseline_cost[step, slot, j] + desk.facts[1, j] * blur
-        k += 1
-    return trouble, score_0
+            mean_0 = dot(plan.gamma_hat[step, j], tables.phi_0[:, slot]) if is_star else projected[1 + j, safe_row]
+            cost_0 = tables.baseline_cost[step, slot, j]
+            found, radius, gap, bound = examine(rules, j, mean_0, plan.radius[step, j], cost_0, g00)
+            sheet.facts[slot, 0, j] = mean_0 - cost_0 if rules.conditioning == STATE else 0.0
+            sheet.facts[slot, 1, j], sheet.facts[slot, 2, j], plan.bound[step, slot, j] = radius, gap, bound
+            trouble = found if found != BEST else trouble
+        plan.reason[step, slot] = trouble
+        norm_scale, width_scale = rules.value_radius[step], 0.0
+        if trouble == BEST:
+            norm_scale, width_scale = bonus_scales(rules, step, sheet.facts[slot])
+        score_0 = value_0 + norm_scale * np.sqrt(tables.v00[stage, slot])
+        sheet.score_0[slot] = score_0
+        root = np.sqrt(g00)
+        for row in range(first, last):
+            share = tables.cross[stage, row] / g00
+            w = np.sqrt(tables.width2[stage, row])
+            blur = ROUNDING * (w + abs(share) * root)
+            sheet.width[row] = w + blur
+            bonus = norm_scale * np.sqrt(tables.vxx[stage, row]) + width_scale * (w + blur)
+            sheet.gain[row] = projected[0, row] + bonus - score_0
+            for j in range(plan.radius.shape[1]):
+                mean = projected[1 + j, row] - share * sheet.facts[slot, 0, j]
+                sheet.rise[j, row] = mean - tables.baseline_cost[step, slot, j] + sheet.facts[slot, 1, j] * blur
+        if not is_star:
+            sheet.gain[safe_row] = 0.0
 
 
-@inlined
-def copy_products(tables: Tables, stage: int, slot: int, desk: Desk) -> None:
-    """C of the actions besides a_0, onto the desk."""
+@compiled
+def put_on_desk(tables: Tables, sheet: Sheet, stage: int, slot: int, desk: Desk) -> int:
+    """One state's inner problem, without a_0's row; returns n, the number of other actions."""
     first, last = tables.start[slot], tables.start[slot + 1]
     skipped = -1 if tables.is_star[slot] else tables.baseline_row[slot]
+    desk.facts[:] = sheet.facts[slot]
     k = 0
     for row in range(last - first):
         if row != skipped:
+            desk.gain[k], desk.width[k] = sheet.gain[first + row], sheet.width[first + row]
+            for j in range(desk.rise.shape[0]):
+                desk.rise[j, k] = sheet.rise[j, first + row]
             other = 0
             for column in range(last - first):
                 if column != skipped:
                     desk.joint[k, other] = tables.joint[stage, first + row, column]
                     other += 1
             k += 1
-
-
-@inlined
-def obvious(n: int, score_0: float, desk: Desk) -> tuple[bool, int]:
-    """Whether the best of all actions is a_0 (-1) or one that is certified alone: then there is nothing to trade."""
-    best, largest, finite = -1, 0.0, np.isfinite(score_0)
-    for k in range(n):
-        finite = finite and np.isfinite(desk.gain[k])
-        if desk.gain[k] > largest:
-            best, largest = k, desk.gain[k]
-    if not finite:
-        return False, -1
-    certified = True
-    for j in range(desk.rise.shape[0]):
-        if best >= 0:
-            upper = desk.rise[j, best] + desk.facts[1, j] * desk.width[best]
-            certified = certified and -np.inf < upper <= (1.0 - 1e-12) * desk.facts[2, j]
-    return certified, best
+    return k
 
 
 @compiled

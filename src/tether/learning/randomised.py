@@ -4,20 +4,29 @@ Q̃ of Eq. (15) is not clipped, the value is. The mixtures come from `mixture_ch
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tether.compiled import compiled, inlined
-from tether.learning.backup import Plan, end_of_trajectory, prepare_step, share_of_hope
+from tether.learning.backup import Plan, prepare_step, share_of_hope
 from tether.learning.forms import project_rows
-from tether.learning.mixture_choice import Desk, choose, copy_products, inner_problem, obvious
+from tether.learning.mixture_choice import Desk, Sheet, choose, inner_problems, put_on_desk
 from tether.learning.mixtures import cost_rise
 from tether.learning.safe_sets import EXACT
-from tether.learning.statistics import BASELINE_BEST, BEST, ONLY_BASELINE, PAPER, UNSOLVED, Memory, Rules, fit_cost
+from tether.learning.statistics import (
+    BASELINE_BEST,
+    BEST,
+    ENDED,
+    ONLY_BASELINE,
+    PAPER,
+    UNSOLVED,
+    Memory,
+    Rules,
+    fit_cost,
+)
 from tether.learning.tables import Tables, build
 from tether.records import Array
 
 
-@inlined
+@compiled
 def settle(
     rules: Rules, tables: Tables, plan: Plan, step: int, slot: int, score: float, reason: int, n: int, desk: Desk
 ) -> None:
@@ -43,39 +52,59 @@ def settle(
         else:
             plan.mixture[step, row] = x[k] if total > 0.0 else 0.0
             k += 1
-    note(rules, plan, step, slot, score, reason, min(total, 1.0))
-
-
-@inlined
-def settle_obvious(
-    rules: Rules, tables: Tables, plan: Plan, step: int, slot: int, score_0: float, best: int, desk: Desk
-) -> None:
-    """Write a single action (a_0 if `best` is -1) into the plan, with its bound."""
-    first, last = tables.start[slot], tables.start[slot + 1]
-    k = 0
-    for row in range(first, last):
-        if row - first == tables.baseline_row[slot]:
-            plan.mixture[step, row] = 1.0 if best < 0 else 0.0
-        else:
-            plan.mixture[step, row] = 1.0 if k == best else 0.0
-            k += 1
-    if best < 0:
-        note(rules, plan, step, slot, score_0, BASELINE_BEST, 0.0)
-        return
-    for j in range(desk.rise.shape[0]):
-        upper = desk.rise[j, best] + desk.facts[1, j] * desk.width[best]
-        plan.bound[step, slot, j] = tables.baseline_cost[step, slot, j] + upper
-    note(rules, plan, step, slot, score_0 + desk.gain[best], BEST, 1.0)
-
-
-@inlined
-def note(rules: Rules, plan: Plan, step: int, slot: int, score: float, reason: int, length: float) -> None:
-    """Score, reason, value, and the probability of leaving a_0."""
-    plan.length[step, slot] = length
-    plan.row[step, slot] = -1
+    plan.length[step, slot] = min(total, 1.0)
     plan.score[step, slot] = score
     plan.reason[step, slot] = reason
     plan.values[step, slot] = mixture_value(rules, step, score)
+
+
+@compiled
+def settle_obvious(rules: Rules, tables: Tables, plan: Plan, step: int, sheet: Sheet) -> int:
+    """Decide every state whose best action is a_0 or certified by itself: then there is nothing to trade off.
+
+    Returns how many states are left; they are listed on the sheet, and so far play a_0.
+    """
+    count = 0
+    for slot in range(tables.slots[0]):
+        final = tables.final_reward[slot]
+        first, last = tables.start[slot], tables.start[slot + 1]
+        safe_row = first + tables.baseline_row[slot] if tables.baseline_row[slot] >= 0 else -1
+        reason, best, largest, finite = plan.reason[step, slot], -1, 0.0, np.isfinite(sheet.score_0[slot])
+        if final == final:
+            reason = ENDED
+        for row in range(first, last):
+            plan.mixture[step, row] = 0.0
+            finite = finite and np.isfinite(sheet.gain[row])
+            if sheet.gain[row] > largest:
+                best, largest = row, sheet.gain[row]
+        score = sheet.score_0[slot] if final != final else final * (rules.horizon - step)
+        if reason == BEST:
+            certified = True
+            for j in range(sheet.rise.shape[0]):
+                upper = 0.0 if best < 0 else sheet.rise[j, best] + sheet.facts[slot, 1, j] * sheet.width[best]
+                certified = certified and -np.inf < upper <= (1.0 - 1e-12) * sheet.facts[slot, 2, j]
+            if not (finite and certified):
+                sheet.left[count] = slot
+                count += 1
+                best, reason = -1, UNSOLVED
+            elif best < 0:
+                reason = BASELINE_BEST
+            else:
+                score += largest
+                for j in range(sheet.rise.shape[0]):
+                    upper = sheet.rise[j, best] + sheet.facts[slot, 1, j] * sheet.width[best]
+                    plan.bound[step, slot, j] = tables.baseline_cost[step, slot, j] + upper
+        else:
+            best = -1
+        chosen = best if best >= 0 else safe_row
+        if chosen >= 0:
+            plan.mixture[step, chosen] = 1.0
+        plan.row[step, slot] = -1
+        plan.length[step, slot] = 1.0 if best >= 0 else 0.0
+        plan.score[step, slot] = score
+        plan.reason[step, slot] = reason
+        plan.values[step, slot] = score if reason == ENDED else mixture_value(rules, step, score)
+    return count
 
 
 @inlined
@@ -85,62 +114,49 @@ def mixture_value(rules: Rules, step: int, score: float) -> float:
     return min(max(score, 0.0), limit) if score == score else limit
 
 
-@inlined
-def plan_state(
-    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, slot: int, desk: Desk
-) -> None:
-    """Line 9 of Algorithm 2 for one state: its mixture, bound and value into the plan."""
-    n = tables.start[slot + 1] - tables.start[slot] - (0 if tables.is_star[slot] else 1)
-    trouble, score_0 = inner_problem(rules, tables, plan, projected, step, stage, slot, desk)
-    if trouble != BEST:
-        settle_obvious(rules, tables, plan, step, slot, score_0, -1, desk)
-        plan.reason[step, slot] = trouble
-        return
-    is_obvious, best = obvious(n, score_0, desk)
-    if is_obvious:
-        settle_obvious(rules, tables, plan, step, slot, score_0, best, desk)
-        return
-    copy_products(tables, stage, slot, desk)
-    score, reason = choose(share_of_hope(rules, plan.made[0]), score_0, n, desk)
-    settle(rules, tables, plan, step, slot, score, reason, n, desk)
+@compiled
+def plan_step(
+    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, sheet: Sheet, desk: Desk
+) -> int:
+    """Line 9 of Algorithm 2 for every state at one step; returns how many are left open, listed on the sheet."""
+    inner_problems(rules, tables, plan, projected, step, stage, sheet)
+    hope = share_of_hope(rules, plan.made[0])
+    still_open = 0
+    for index in range(settle_obvious(rules, tables, plan, step, sheet)):
+        slot = sheet.left[index]
+        n = put_on_desk(tables, sheet, stage, slot, desk)
+        score, reason = choose(hope, sheet.score_0[slot], n, desk)
+        settle(rules, tables, plan, step, slot, score, reason, n, desk)
+        if plan.reason[step, slot] == UNSOLVED:
+            sheet.left[still_open] = slot
+            still_open += 1
+    return still_open
 
 
 @compiled
 def plan_mixtures(
-    memory: Memory,
-    rules: Rules,
-    tables: Tables,
-    plan: Plan,
-    scratch: Array,
-    desk: Desk,
-    last_step: int,
-    open_slots: NDArray[np.int64],
+    memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array, sheet: Sheet, desk: Desk, last_step: int
 ) -> tuple[int, int]:
     """The first loop of Algorithm 2 from `last_step` down: (-1, 0) when done, or the step that has states left open.
 
-    Those states (their number is the second result, they are listed in `open_slots`) play a_0 until another solver has
+    Those states (their number is the second result, they are listed on the sheet) play a_0 until another solver has
     answered; then the caller goes on from the step before.
     """
     stages = memory.value.gram.shape[0]
     for step in range(last_step, -1, -1):
         stage = step if stages > 1 else 0
         prepare_step(memory, rules, tables, plan, scratch, step, stage)
-        left_open = 0
-        for slot in range(tables.slots[0]):
-            if end_of_trajectory(rules, tables, plan, step, slot):
-                continue
-            plan_state(rules, tables, plan, scratch, step, stage, slot, desk)
-            if plan.reason[step, slot] == UNSOLVED:
-                open_slots[left_open] = slot
-                left_open += 1
+        left_open = plan_step(rules, tables, plan, scratch, step, stage, sheet, desk)
         if left_open > 0:
             return step, left_open
     return -1, 0
 
 
 @compiled
-def plan_alone(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array, desk: Desk, step: int) -> None:
-    """`plan_state` for a state that no plan covers: `tables` holds it alone, `plan` the weights of the last plan."""
+def plan_alone(
+    memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array, sheet: Sheet, desk: Desk, step: int
+) -> int:
+    """`plan_step` for a state that no plan covers: `tables` holds it alone, `plan` the weights of the last plan."""
     stage = step if memory.value.gram.shape[0] > 1 else 0
     rows = tables.start[1]
     fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
@@ -149,8 +165,8 @@ def plan_alone(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch
     project_rows(tables.features, rows, plan.weights[step], scratch[0])
     for j in range(rules.threshold.shape[0]):
         project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
-    if not end_of_trajectory(rules, tables, plan, step, only):
-        plan_state(rules, tables, plan, scratch, step, only, only, desk)
+    left_open: int = plan_step(rules, tables, plan, scratch, step, only, sheet, desk)
+    return left_open
 
 
 @compiled

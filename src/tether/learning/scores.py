@@ -78,7 +78,7 @@ def assess(
         for i in range(count):
             optimistic[i] = length[i]  # nothing lies between two features: only certified actions count
     value = projected[0, first : first + count]
-    norm_scale, width_scale = bonus_scales(rules, step, gap, radius)
+    norm_scale, width_scale = bonus_scales(rules, step, facts)
     if hope < 1.0:
         score_rays(value_0, value, length, width, vxx, v0x, v00, norm_scale, width_scale, score)
     if hope > 0.0:
@@ -169,16 +169,16 @@ def limit_lengths(
 
 
 @inlined
-def bonus_scales(rules: Rules, step: int, gap: Array, radius: Array) -> tuple[float, float]:
-    """Factors of ‖x‖ and of width(x) in the bonus (THEORY section 5).
+def bonus_scales(rules: Rules, step: int, facts: Array) -> tuple[float, float]:
+    """Factors of ‖x‖ and of width(x) in the bonus (THEORY section 5); rows 1 and 2 of `facts` hold β_s and the gap.
 
     paper: κ_h(s)β with κ_h(s) = 2H/(τ − τ_s) + 1 (or a tuned κ), and 0. certified: β_v and 2(H − h + 1) β_c/(τ − τ_s).
     """
-    smallest_gap, width_scale = gap[0], 0.0
-    for j in range(gap.shape[0]):
-        smallest_gap = min(smallest_gap, gap[j])
+    smallest_gap, width_scale = facts[2, 0], 0.0
+    for j in range(facts.shape[1]):
+        smallest_gap = min(smallest_gap, facts[2, j])
         if rules.explorer == CERTIFIED:
-            needed = 2.0 * (rules.horizon - step) * radius[j] / max(gap[j], SMALLEST_GAP)
+            needed = 2.0 * (rules.horizon - step) * facts[1, j] / max(facts[2, j], SMALLEST_GAP)
             width_scale = max(width_scale, needed)
     if rules.explorer == PAPER and rules.kappa == rules.kappa:
         return rules.kappa * rules.value_radius[step], 0.0

@@ -42,7 +42,7 @@
         line: { color: shade, width: curve.width + 0.3, dash: curve.dash },
         marker: { symbol: curve.symbol || "circle", size: 7, maxdisplayed: 7, color: shade },
         customdata: curve.y.map((v, i) => [readable(v), readable(curve.low[i]), readable(curve.high[i])]),
-        hovertemplate: `<b>${curve.name}</b><br>${curve.note}<br>episode %{x:,}: %{customdata[0]}` +
+        hovertemplate: `<b>${curve.name}</b><br>${curve.note}<br>${panel.xTitle} %{x:,}: %{customdata[0]}` +
           "<br>95%: %{customdata[1]} to %{customdata[2]}<extra></extra>",
       });
     });
