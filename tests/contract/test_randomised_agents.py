@@ -222,7 +222,6 @@ class TestBadInput:
             RslucbQvi(many_actions().problem)
 
     @pytest.mark.parametrize("coin", [7, None, np.random.RandomState(1)], ids=["seed", "None", "RandomState"])
-    @pytest.mark.xfail(strict=True, reason="the coin is not checked when the agent is made")
     def test_a_coin_that_is_no_generator_is_refused_when_the_agent_is_made(self, coin):
         with pytest.raises(InputError, match="Generator"):
             RslucbQvi(many_actions().problem, rng=coin)
@@ -232,7 +231,6 @@ class TestBadInput:
         with pytest.raises(InputError, match="kappa"):
             SlucbConfig(kappa=kappa)
 
-    @pytest.mark.xfail(strict=True, reason="simulate plans with Algorithm 1 and never draws: it must refuse")
     @pytest.mark.parametrize("run", [simulate, simulate_stepwise])
     def test_books_of_a_randomised_agent_are_refused_or_those_of_its_mixtures(self, run):
         """`simulate` of an agent that mixes must not quietly play Algorithm 1: the plan that it leaves behind has to be

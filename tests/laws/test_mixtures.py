@@ -147,14 +147,12 @@ def test_a_constraint_that_is_not_a_number_leaves_only_the_safe_action(problem, 
     assert value == 0.0
 
 
-@pytest.mark.xfail(strict=True, reason="best_mixture's shortcut lacks the guard against -inf of `obvious`")
 def test_a_mean_cost_of_minus_infinity_certifies_nothing():
     """Minus infinity is an overflow, not a bound: `scale_back` and `obvious` refuse it, so must the shortcut."""
     x, _ = kernels.best_mixture(gain=[1.0], rise=[-np.inf], joint=[[0.25]], radius=1.0, slack=0.5)
     np.testing.assert_array_equal(x, [0.0])
 
 
-@pytest.mark.xfail(strict=True, reason="linear_optimum skips NaN slopes, so a NaN width gives the bound 0")
 def test_a_width_that_is_not_a_number_does_not_prove_the_safe_action_best():
     """A mean cost of 0 and a NaN width: nothing is known, so the upper bound on what could be earned is not 0."""
     x, bound = kernels.best_mixture(gain=[1.0], rise=[0.0], joint=[[np.nan]], radius=1.0, slack=0.5)

@@ -318,15 +318,18 @@ class TestTheWholeDecision:
         np.testing.assert_allclose(d.mean_feature, [0.5, 0.0], atol=1e-4)
         assert d.reason == "best"
 
-    @pytest.mark.parametrize(
-        "radius", [1.0, pytest.param(30.0, marks=pytest.mark.xfail(strict=True, reason="2e-5 short, so refused"))]
-    )
-    def test_cancelling_actions_that_cost_more_are_played_as_far_as_they_are_certified(self, radius):
-        """φ = 6f ± (0, 1): b = 6·0.1 − 0.1 = 0.5, so 0.4/0.5 = 4/5 of the time. At β_c = 30 the allowance on the width
-        takes a share of 2e-5 of that: still far better than a_0, which earns nothing of it."""
-        d = agent_of([[0.5, 0.0], [3.0, 1.0], [3.0, -1.0]], baseline_action=0, cost_radius=radius).act(0, 0)
+    def test_cancelling_actions_that_cost_more_are_played_as_far_as_they_are_certified(self):
+        """φ = 6f ± (0, 1): b = 6·0.1 − 0.1 = 0.5, so 0.4/0.5 = 4/5 of the time."""
+        d = agent_of([[0.5, 0.0], [3.0, 1.0], [3.0, -1.0]], baseline_action=0).act(0, 0)
         np.testing.assert_allclose(d.mixture.probabilities, [0.2, 0.4, 0.4], atol=1e-3)
         assert d.reason == "best"
+
+    def test_the_safe_action_where_no_mixture_can_be_shown_to_be_the_best(self):
+        """The same at β_c = 30: the allowance on a width that cancels costs 2e-5 of the value, so that no certificate
+        closes; the rule is then a_0, and the decision says why."""
+        d = agent_of([[0.5, 0.0], [3.0, 1.0], [3.0, -1.0]], baseline_action=0, cost_radius=30.0).act(0, 0)
+        np.testing.assert_array_equal(d.mixture.probabilities, [1.0, 0.0, 0.0])
+        assert (d.reason, d.is_baseline) == ("unsolved", True)
 
     def test_the_safe_action_if_nothing_scores_higher(self):
         d = agent_of([[0.5, 0.0], [0.0, 0.25]], baseline_action=0).act(0, 0)

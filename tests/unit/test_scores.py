@@ -51,7 +51,8 @@ def pick(rules, **changes):
 
 def scales(explorer, gap, radius, step=1):
     rules = make_rules(horizon=3, explorer=explorer, value_radius=np.array([9.0, 0.5, 9.0]))
-    return bonus_scales(rules, step, np.array(gap), np.array(radius))
+    facts = np.array([np.zeros(len(gap)), radius, gap])
+    return bonus_scales(rules, step, facts)
 
 
 def test_the_papers_bonus_is_kappa_beta_times_the_norm():

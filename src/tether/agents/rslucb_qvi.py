@@ -35,6 +35,8 @@ class RslucbQvi(SlucbQvi):
                 "RSLUCB-QVI scales mixtures back toward the safe action, so it needs that action's cost: give Problem "
                 "its baseline_cost, or use SLUCB-QVI, which can do without."
             )
+        if not isinstance(rng, np.random.Generator):
+            raise InputError(f"rng must be a numpy Generator, e.g. np.random.default_rng(7), but is {rng!r}.")
         super().__init__(problem, config)
         self.rng = rng
 

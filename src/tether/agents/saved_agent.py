@@ -12,7 +12,7 @@ from tether.errors import StateFileError, TetherError
 from tether.learning.backup import Plan
 from tether.learning.ridge import Ridge
 from tether.learning.statistics import Memory
-from tether.learning.tables import Tables, with_room
+from tether.learning.tables import Tables, grown, with_room
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State, StateKey
@@ -113,6 +113,9 @@ class SavedAgent:
         """Grow a fresh agent to the capacities of a saved one."""
         slots, rows = arrays["tables.phi_0"].shape[1], arrays["tables.features"].shape[1]
         self.tables = with_room(self.tables, slots, rows)
+        widest = arrays["tables.joint"].shape[2] if "tables.joint" in arrays else 0
+        if widest > self.tables.joint.shape[2] > 0:
+            self.tables = self.tables._replace(joint=grown(self.tables.joint, 2, widest, 0.0))
         self._make_room()
 
     def _take_arrays(self, arrays: dict[str, NDArray[np.generic]]) -> None:

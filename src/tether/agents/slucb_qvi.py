@@ -63,7 +63,7 @@ class SlucbConfig:
             a direction that was never seen gets a bonus of 2H, and what was seen is soon taken at its estimate.
             "theorem" is the paper's c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².
-        value_ridge: λ of the value regression; None takes that of the cost regression.
+        value_ridge: λ of the value regression; "cost" takes that of the cost regression.
         condition_on: "state" uses τ_h(s) where one stands; "all" uses the known safe cost of every listed state.
         unknown_cost: what to do when τ_h(s) is unknown: "certified" never conditions, "appendix" is the paper's
             warm-up rule (needs `episodes`).
@@ -78,7 +78,7 @@ class SlucbConfig:
     cost_radius: float | Literal["theorem", "mixture", "classical"] = "theorem"
     value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
     cost_ridge: float | None = None
-    value_ridge: float | None = 1.0
+    value_ridge: float | Literal["cost"] = 1.0
     condition_on: Literal["state", "all"] = "state"
     unknown_cost: Literal["certified", "appendix"] = "certified"
     replan: Literal["every-episode", "on-doubling"] = "every-episode"
@@ -96,8 +96,7 @@ class SlucbConfig:
         object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
         if self.cost_ridge is not None:
             object.__setattr__(self, "cost_ridge", checked_number("cost_ridge", self.cost_ridge))
-        if self.value_ridge is not None:
-            object.__setattr__(self, "value_ridge", checked_number("value_ridge", self.value_ridge))
+        object.__setattr__(self, "value_ridge", checked_radius("value_ridge", self.value_ridge, ("cost",)))
         object.__setattr__(self, "c_beta", checked_number("c_beta", self.c_beta))
         object.__setattr__(self, "kappa", checked_radius("kappa", self.kappa, ("theorem",)))
         object.__setattr__(self, "episodes", checked_episodes(self.episodes))
@@ -129,7 +128,7 @@ class SlucbQvi(LeastSquaresAgent):
         tuned = not isinstance(config.cost_radius, str)
         default_ridge = default_cost_ridge(problem.noise, problem.gamma_norm, d)
         cost_ridge = default_ridge if config.cost_ridge is None else config.cost_ridge
-        value_ridge = cost_ridge if config.value_ridge is None else config.value_ridge
+        value_ridge = cost_ridge if isinstance(config.value_ridge, str) else config.value_ridge
         rules = Rules(
             horizon=problem.horizon,
             explorer=EXPLORERS[config.explorer],

@@ -80,6 +80,7 @@ def simulate(
     progress: Callable[[int], None] | None = None,
 ) -> Books:
     """Run `episodes` episodes, in compiled blocks unless the agent watches single outcomes."""
+    _check_deterministic(agent)
     agent.register(range(world.state_count))
     if agent.watches_outcomes:
         return simulate_stepwise(world, agent, episodes, streams, progress)
@@ -112,6 +113,7 @@ def simulate_stepwise(
     progress: Callable[[int], None] | None = None,
 ) -> Books:
     """The same run through plan, act and observe. It reads like Algorithm 1 and is what a live system does."""
+    _check_deterministic(agent)
     agent.register(range(world.state_count))
     truth, books = truth_of(world), new_books(episodes)
     for episode in range(episodes):
@@ -129,6 +131,11 @@ def simulate_stepwise(
         if progress is not None:
             progress(1)
     return books
+
+
+def _check_deterministic(agent: LeastSquaresAgent) -> None:
+    if agent.mixes:
+        raise InputError("these books are for deterministic policies: use any_agent.simulate_any for a mixing agent.")
 
 
 def _blocks(episodes: int) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from tether.learning.mixture_supports import inner_product
 from tether.learning.mixtures import best_pair, cost_rise, linear_optimum, scale_back
 from tether.learning.safe_sets import ROUNDING, STATE
 from tether.learning.scores import bonus_scales, dot, examine
-from tether.learning.statistics import BAD_NUMBERS, BEST, ONLY_BASELINE, UNSOLVED, Rules
+from tether.learning.statistics import BAD_NUMBERS, BEST, NO_SLACK, ONLY_BASELINE, UNSOLVED, Rules
 from tether.learning.tables import Tables
 from tether.records import Array
 
@@ -103,6 +103,8 @@ def inner_problems(
         norm_scale, width_scale = rules.value_radius[step], 0.0
         if trouble == BEST:
             norm_scale, width_scale = bonus_scales(rules, step, sheet.facts[slot])
+        elif trouble == NO_SLACK:
+            norm_scale = 0.0  # κ has no value where Assumption 2 fails: nothing to be explored there
         score_0 = value_0 + norm_scale * np.sqrt(tables.v00[stage, slot])
         sheet.score_0[slot] = score_0
         root = np.sqrt(g00)

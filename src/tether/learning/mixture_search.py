@@ -55,7 +55,7 @@ def best_mixture(
     upper, trial = work[4], work[6]
     for i in range(size):
         upper[i] = rise[i] + radius * np.sqrt(joint[i, i])
-    if upper[best] <= (1.0 - 1e-12) * slack:
+    if -np.inf < upper[best] <= (1.0 - 1e-12) * slack:
         x[best] = 1.0  # the best action of all is certified: nothing to trade off
         return largest
     # Certified costs of single actions bound the cost of their mixtures: feasible, and often already optimal.
@@ -98,6 +98,9 @@ def certificate(
     rounds = 2 * x.shape[0] if width <= KINK * np.sqrt(widest) else 1
     for _ in range(rounds):
         slope_at(rise, joint, radius, lean, slope)
+        for i in range(x.shape[0]):
+            if slope[i] != slope[i]:
+                return np.inf
         found, first, second, share = linear_optimum(gain, slope, slack)
         bound = min(bound, found)
         if bound - value <= CLOSED * largest or first < 0:

@@ -46,7 +46,7 @@ def frozen_lake(
     rows = _basis(rng, basis)
     features = np.linalg.solve(rows, law.reshape(-1, CELLS).T).T.reshape(CELLS, -1, CELLS)
     danger = np.isin(np.arange(CELLS), DANGER).astype(np.float64)
-    risk = law @ danger  # (S, A)
+    risk = (law @ danger).round(12)  # (S, A); 0.05 + 0.05 is τ itself at the six tight cells, not a bit less
     table = toward_goal(law)
     rho = closeness()
     if reward != "exact":
