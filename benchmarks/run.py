@@ -222,6 +222,21 @@ def many_states() -> Line:
     return Line("S=100000 over S=20, same 20 states visited", ratio, "<= 1.2", ratio <= 1.2, detail)
 
 
+def mixture_lines() -> list[Line]:
+    """RSLUCB-QVI's inner solver against Clarabel, and one Frozen Lake agent."""
+    from mixtures import lake_agent_seconds, solver_ratio
+
+    lines = []
+    for actions, least in ((4, 300.0), (16, 10.0)):
+        ratio, detail = solver_ratio(actions)
+        lines.append(
+            Line(f"Clarabel over our inner solver, |A|={actions}", ratio, f">= {least:g}", ratio >= least, detail)
+        )
+    taken, detail = lake_agent_seconds()
+    lines.append(Line("one Frozen Lake agent, CPU seconds", taken, "<= 5", taken <= 5.0, detail))
+    return lines
+
+
 def main() -> None:
     """Measure, print a table, and exit with 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -230,6 +245,7 @@ def main() -> None:
     options = parser.parse_args()
     warm()
     lines = [flatness(), against_bare_products(), memory_over_episodes(), many_states(), *against_literal()]
+    lines += mixture_lines()
     if options.peers:
         lines.append(against_rlberry(options.peers))
     if options.json:

@@ -6,8 +6,11 @@ import numpy as np
 def warm() -> None:
     """Run a few episodes of the shipped algorithms on a tiny world."""
     from tether.agents.lsvi_ucb import LsviUcb
+    from tether.agents.rslucb_qvi import RslucbQvi
     from tether.agents.slucb_qvi import SlucbQvi
     from tether.experiments.simulate import simulate, simulate_stepwise
+    from tether.experiments.units import Schedule, simulate_units
+    from tether.world.frozen_lake import frozen_lake
     from tether.world.linear_mdp import Streams
     from tether.world.synthetic import synthetic
 
@@ -15,6 +18,11 @@ def warm() -> None:
     world = synthetic(streams.instance, states=2, rays=3, dimension=2, horizon=2)
     simulate(world, LsviUcb(world.problem, true_gamma=world.true_gamma), 2, streams)
     simulate_stepwise(world, SlucbQvi(world.problem), 2, streams)
+    lake = frozen_lake(streams.instance, horizon=2)
+    mixing = RslucbQvi(lake.problem, rng=streams.agent)
+    simulate_units(lake, mixing, 1, streams, Schedule(steps=3))
+    asked = RslucbQvi(lake.problem, rng=streams.agent)
+    asked.observe(lake.step(asked.act(0, np.int64(0)), streams))
     agent = SlucbQvi(world.problem)
     agent.observe(world.step(agent.act(0, np.int64(0)), streams))
 

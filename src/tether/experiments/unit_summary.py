@@ -1,6 +1,6 @@
 """Numbers of studies that are counted in interaction units: success, return and safety, with intervals over agents.
 
-An agent is one draw of the instance; its repeats share that instance, so they are averaged before anything is resampled.
+An agent is one draw of the instance; its repeats share that instance, so they are averaged before any resampling.
 """
 
 from dataclasses import asdict, dataclass

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tether.agents.rslucb_qvi import RslucbQvi
 from tether.compiled import compiled
 from tether.errors import InputError
+from tether.experiments.simulate import is_due
 from tether.learning.backup import Plan
 from tether.learning.randomised import draw_row
 from tether.learning.statistics import Memory, Rules, observe
@@ -203,11 +204,11 @@ def run_steps(
         taken = tables.baseline_row[state] if row < 0 else row
         for k in range(dimension):
             feature[k] = tables.phi_0[k, state] if row < 0 else tables.features[k, first + row]
+        over = -np.inf
         for j in range(costs.shape[0]):
-            over = expected_cost(tables, mixture, state, lake.gamma[j]) - rules.threshold[j]
-            books.worst_cost[unit] = max(books.worst_cost[unit], over)
-            if over > SAFE_TOLERANCE:
-                books.violations[unit] += 1.0
+            over = max(over, expected_cost(tables, mixture, state, lake.gamma[j]) - rules.threshold[j])
+        books.worst_cost[unit] = max(books.worst_cost[unit], over)
+        books.violations[unit] += 1.0 if over > SAFE_TOLERANCE else 0.0
         reward, arrived = play(lake.theta, lake.gamma, lake.mu, lake.noise, feature, normals[at], draws[at, 0], costs)
         if lake.rewards.shape[0] > 0:
             reward = lake.rewards[state, taken]
@@ -219,18 +220,13 @@ def run_steps(
         books.baseline[unit] += (1.0 - plan.length[planned, state]) / steps
         at += 1
         place[0], place[1] = arrived, step + 1
-        ended = lake.final[arrived] == lake.final[arrived]
-        if ended or (place[1] >= rules.horizon and not receding):
+        final = lake.final[arrived]  # NaN where the trajectory goes on
+        if final == final or (place[1] >= rules.horizon and not receding):
             books.trajectories[unit] += 1.0
-            if ended and lake.final[arrived] > 0.0:
-                books.goals[unit] += 1.0
-            elif ended:
-                books.falls[unit] += 1.0
+            books.goals[unit] += 1.0 if final > 0.0 else 0.0
+            books.falls[unit] += 1.0 if final <= 0.0 else 0.0
             place[0] = -1
             return at
-        if look_every > 0 and place[1] % look_every == 0:
-            if (memory.cost.log_det - planned_log_det[0] > np.log(2.0)).any():
-                return at
-            if (memory.value.log_det - planned_log_det[1] > np.log(2.0)).any():
-                return at
+        if look_every > 0 and place[1] % look_every == 0 and is_due(memory, True, planned_log_det):
+            return at
     return at

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled
+from tether.compiled import compiled, inlined
 from tether.learning.backup import Plan
 from tether.learning.mixture_search import CLOSED, LARGEST, SCRATCH_ROWS, best_mixture
 from tether.learning.mixture_supports import inner_product
@@ -87,11 +87,8 @@ def inner_problems(
         first, last = tables.start[slot], tables.start[slot + 1]
         g00, is_star = tables.g00[stage, slot], tables.is_star[slot]
         safe_row = first + tables.baseline_row[slot]
-        value_0, trouble = 0.0, BEST
-        if is_star:
-            value_0 = dot(plan.weights[step], tables.phi_0[:, slot])
-        else:
-            value_0 = projected[0, safe_row]
+        trouble = BEST
+        value_0 = dot(plan.weights[step], tables.phi_0[:, slot]) if is_star else projected[0, safe_row]
         for j in range(plan.radius.shape[1]):
             mean_0 = dot(plan.gamma_hat[step, j], tables.phi_0[:, slot]) if is_star else projected[1 + j, safe_row]
             cost_0 = tables.baseline_cost[step, slot, j]
@@ -122,7 +119,7 @@ def inner_problems(
             sheet.gain[safe_row] = 0.0
 
 
-@compiled
+@inlined
 def put_on_desk(tables: Tables, sheet: Sheet, stage: int, slot: int, desk: Desk) -> int:
     """One state's inner problem, without a_0's row; returns n, the number of other actions."""
     first, last = tables.start[slot], tables.start[slot + 1]
@@ -143,7 +140,7 @@ def put_on_desk(tables: Tables, sheet: Sheet, stage: int, slot: int, desk: Desk)
     return k
 
 
-@compiled
+@inlined
 def certified_optimum(
     gain: Array,
     rise: Array,
@@ -200,7 +197,7 @@ def hoped_optimum(gain: Array, rise: Array, width: Array, joint: Array, facts: A
     return value
 
 
-@compiled
+@inlined
 def choose(hope: float, score_0: float, n: int, desk: Desk) -> tuple[float, int]:
     """The mixture to play, on the desk, with its score and the reason."""
     gain, width, x, trial = desk.gain[:n], desk.width[:n], desk.x[:n], desk.trial[:n]

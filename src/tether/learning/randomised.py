@@ -26,7 +26,7 @@ from tether.learning.tables import Tables, build
 from tether.records import Array
 
 
-@compiled
+@inlined
 def settle(
     rules: Rules, tables: Tables, plan: Plan, step: int, slot: int, score: float, reason: int, n: int, desk: Desk
 ) -> None:
