@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tether import cli_output as output
-from tether.errors import InputError, TetherError
+from tether.errors import TetherError
 
 if TYPE_CHECKING:
     from tether.experiments.results import Results
@@ -31,7 +31,7 @@ FIGURES = {
 
 
 def _studies() -> list[str]:
-    """The paper's figures, available or not, and the other studies that ship."""
+    """The paper's figures, and the other studies that ship."""
     from tether.experiments import specs
 
     return [*FIGURES, *(name for name in specs.shipped() if name not in FIGURES)]
@@ -76,6 +76,9 @@ def reproduce(
     workers: Workers = None,
     engine: EngineName = "local",
     address: Address = None,
+    with_cisr: Annotated[
+        bool, typer.Option("--with-cisr", help="Train CISR's students anew for figure 2; needs tether-rl[cisr].")
+    ] = False,
     figures: Pictures = True,
     json: Json = False,
     debug: Debug = False,
@@ -88,19 +91,17 @@ def reproduce(
     with output.plain_failures(debug):
         from tether.experiments import specs
 
-        available = [name for name in FIGURES if name in specs.shipped()]
-        if figure in FIGURES and figure not in available:
-            raise InputError(f"{figure} is not available in this version of Tether; there is: {', '.join(available)}.")
-        names = available if figure == "all" else [figure]
-        lacking = [name for name in FIGURES if name not in available] if figure == "all" else []
-        for name in lacking:
-            output.notice(f"{name} ({FIGURES[name]}) is not available in this version and is left out.")
+        names = list(FIGURES) if figure == "all" else [figure]
         reports = []
         for name in names:
             study = specs.paper_study(name).resized(quick=quick, first_seed=seed)
             folder = out / (f"{name}-quick" if quick else name)
+            if with_cisr and name == "figure2":
+                from tether.cli_study import train_cisr
+
+                train_cisr(folder, quick)
             reports.append(_conduct(study, folder, engine, workers, address, figures))
-        whole = reports[0] if figure != "all" else {**output.merged(reports), "unavailable": lacking}
+        whole = reports[0] if figure != "all" else output.merged(reports)
         output.show_reports(whole, reports, json)
 
 

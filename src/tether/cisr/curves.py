@@ -62,10 +62,15 @@ def _shipped() -> dict[str, Any]:
 
 
 def load_curves(
-    teacher: str | None = None, *, intended: float | None = None, picture: str | None = "map"
+    teacher: str | None = None,
+    *,
+    intended: float | None = None,
+    picture: str | None = "map",
+    folder: Path | None = None,
 ) -> tuple[Curve, ...]:
-    """The shipped curves of a teacher and a slip, all seeds; None means any."""
-    curves = (Curve.from_dict(one) for one in _shipped()["curves"])
+    """The shipped curves of a teacher and a slip (or those trained into a folder), all seeds; None means any."""
+    stored = _shipped() if folder is None else collect(folder)
+    curves = (Curve.from_dict(one) for one in stored["curves"])
     return tuple(
         curve
         for curve in curves

@@ -57,14 +57,19 @@ def train_jobs(folder: Path, *, stop_after: float, units: int = UNITS) -> int:
         if time.monotonic() - begun > 3600.0 * stop_after:
             print(f"{stop_after:g} h are over; the same command goes on from here.")
             break
-        spec = replace(StudentSpec(), intended=intended, picture=picture)
-        curve = train_student(teacher, seed, spec, units)
-        unfinished = path.with_suffix(".part")
-        unfinished.write_text(json.dumps({"provenance": provenance(spec, units), "curve": curve.as_dict()}))
-        unfinished.replace(path)
+        train_into(path, teacher, intended, picture, seed, units)
         trained += 1
-        print(f"{path.stem}: success {curve.success[-1]:.3f}, falls {sum(curve.training_failures)}", flush=True)
     return trained
+
+
+def train_into(path: Path, teacher: str, intended: float, picture: Picture, seed: int, units: int = UNITS) -> None:
+    """Train one student and keep it in a file, whole or not at all."""
+    spec = replace(StudentSpec(), intended=intended, picture=picture)
+    curve = train_student(teacher, seed, spec, units)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps({"provenance": provenance(spec, units), "curve": curve.as_dict()}))
+    unfinished.replace(path)
+    print(f"{path.stem}: success {curve.success[-1]:.3f}, falls {sum(curve.training_failures)}", file=sys.stderr)
 
 
 def write_collected(folder: Path, file: Path) -> None:

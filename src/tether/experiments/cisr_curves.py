@@ -1,6 +1,7 @@
 """CISR beside RSLUCB-QVI: the shipped curves of our students, and the one that its authors published."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -30,14 +31,21 @@ class CisrRun:
     by_authors: bool = False
 
 
-def cisr_runs() -> list[CisrRun]:
-    """Our students on the paper's lake, where they are shipped, then the authors' mean."""
-    return [*_ours(), _authors()]
+def trained_folder(study: Path) -> Path:
+    """Where `--with-cisr` keeps the students that it trains for a study."""
+    return study / "cisr"
 
 
-def _ours() -> list[CisrRun]:
+def cisr_runs(study: Path) -> list[CisrRun]:
+    """Our students on the paper's lake (trained for this study, else shipped), then the authors' mean."""
+    return [*_ours(study), _authors()]
+
+
+def _ours(study: Path) -> list[CisrRun]:
+    own = trained_folder(study)
     try:
-        curves = load_curves("optimised", intended=INTENDED)
+        anew = own if any(own.glob("*.json")) else None
+        curves = load_curves("optimised", intended=INTENDED, folder=anew)
     except (OSError, ValueError, TetherError):  # not every installation brings the trained curves
         return []
     if not curves:
@@ -46,7 +54,7 @@ def _ours() -> list[CisrRun]:
     earned = np.array([curve.mean_return for curve in curves])
     return [
         CisrRun(
-            "CISR, run by us",
+            "CISR, run by us" if anew is None else "CISR, trained anew",
             f"{students}, moves succeed with {INTENDED}; {STEPS:,} steps a unit",
             np.array([curve.success for curve in curves]),
             earned,

@@ -35,7 +35,7 @@ def unit_charts(results: Results) -> list[Chart]:
     done = [cell for cell in results.cells if cell.seeds and cell.info.units is not None]
     if not done:
         return []
-    shown, rivals = most_telling(done), cisr_runs()
+    shown, rivals = most_telling(done), cisr_runs(results.folder)
     panels = (
         success_panel(shown, rivals),
         return_panel(shown, rivals),

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tether.experiments.simulate import simulate
 from tether.experiments.specs import Study, spec_hash
 from tether.experiments.units import Schedule, simulate_units
 from tether.records import Array
-from tether.world.linear_mdp import Streams
+from tether.world.linear_mdp import LinearMDP, Streams
 
 FAILURES = "failures"
 TELL_EVERY = 0.1
@@ -137,7 +138,7 @@ def play(unit: Unit, tell: Callable[[int], None]) -> dict[str, Array]:
     """The columns of one run (K,), from its spec and seed alone."""
     info = unit.info
     streams = Streams.from_seed(*divmod(unit.seed, info.repeats))
-    world = cells.build_world(info.world, info.world_options, streams)
+    world = _world(info.world, json.dumps(info.world_options, sort_keys=True), unit.seed // info.repeats)
     agent = cells.build_agent(info.agent, info.options, world, unit.episodes, streams)
     clock = _Clock(tell)
     if info.units is not None:
@@ -152,6 +153,12 @@ def play(unit: Unit, tell: Callable[[int], None]) -> dict[str, Array]:
         books = simulate_any(world, agent, unit.episodes, streams, clock.progress)
     clock.say()
     return {**books._asdict(), "regret": books.regret, "plan_seconds": np.concatenate(clock.per_episode)}
+
+
+@lru_cache(maxsize=2)
+def _world(name: str, options: str, seed: int) -> LinearMDP:
+    """The instance of a seed; its repeats follow each other, so that it need not be built for each of them."""
+    return cells.build_world(name, json.loads(options), Streams.from_seed(seed))
 
 
 def _check_code(unit: Unit) -> None:
@@ -216,7 +223,7 @@ def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
     metadata = [{**told, "cell": asdict(info)} for info in infos]
     pairs = list(zip(infos, metadata, strict=True))
     wanted = [(run, info, about) for info, about in pairs for run in info.runs(study.seed_list)]
-    wanted.sort(key=lambda entry: (entry[0] % entry[1].repeats, entry[0] // entry[1].repeats))  # stable: cells in order
+    wanted.sort(key=lambda entry: entry[0] // entry[1].repeats)  # stable: cells in order, repeats together
     return [Unit(info, study.episodes, run, about) for run, info, about in wanted]
 
 

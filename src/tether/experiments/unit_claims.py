@@ -25,7 +25,7 @@ LEVELS = (0.5, 0.8)
 def evaluate(results: Results) -> list[Claim]:
     """Every claim that these results can decide."""
     cells = [cell for cell in results.cells if cell.seeds and cell.info.units is not None]
-    rivals = cisr_runs()
+    rivals = cisr_runs(results.folder)
     found = [*_expected_costs(cells)]
     for kind in ("certified", "tuned"):
         cell = leading(cells, kind)

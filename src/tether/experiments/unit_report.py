@@ -32,7 +32,7 @@ def unit_main_table(results: Results, rows: Sequence[UnitRow]) -> str:
         "Violating steps", "Runs with violations", "Falls per run", "Cost\u00a0β", "Value\u00a0β", "Success by unit",
     )  # fmt: skip
     cells = {cell.label: cell for cell in results.cells}
-    body = "\n".join([*(_row(row, cells[row.agent]) for row in rows), *_rivals()])
+    body = "\n".join([*(_row(row, cells[row.agent]) for row in rows), *_rivals(results)])
     caption = (
         "Success: the share of a unit's trajectories that end at the goal. Means over agents with 95% bootstrap "
         "intervals over agents; an agent's repeated runs are averaged first. The largest expected cost is over every "
@@ -63,10 +63,10 @@ def _row(row: UnitRow, cell: Cell) -> str:
     )
 
 
-def _rivals() -> list[str]:
+def _rivals(results: Results) -> list[str]:
     """CISR as far as its numbers are known."""
     lines = []
-    for rival in cisr_runs():
+    for rival in cisr_runs(results.folder):
         success = rival.success
         final = float(success[:, -LAST:].mean())
         lines.append(
