@@ -13,8 +13,11 @@ from tether.experiments.unit_kinds import COST_SLACK, Kind, kind_of, threshold_o
 from tether.experiments.unit_summary import by_instance, last_units
 from tether.records import Array
 
-MOST_CELLS = 7
+MOST_CELLS = 5
 """More curves than these, with two of CISR beside them, cannot be told apart; the table has all."""
+
+FEWEST_AGENTS = 5
+"""Rows of fewer agents are drawn only where there is little else."""
 
 LOOKS: dict[Kind, tuple[str, str, str]] = {
     "certified": ("adaptive", "solid", "o"),
@@ -49,7 +52,12 @@ def unit_charts(results: Results) -> list[Chart]:
 
 
 def most_telling(cells: Sequence[Cell]) -> list[Cell]:
-    """At most MOST_CELLS in their order: of every kind the ones with the highest final success, in turns."""
+    """At most MOST_CELLS in their order: of every kind the ones with the highest final success, in turns.
+
+    A row of a few agents beside rows of many is mostly band: it stays in the table.
+    """
+    many = [cell for cell in cells if len(set(cell.instances)) >= FEWEST_AGENTS]
+    cells = many if len(many) > 2 else cells
     if len(cells) <= MOST_CELLS:
         return list(cells)
     kinds: dict[Kind, list[tuple[float, int]]] = {}
