@@ -13,7 +13,7 @@ from tether.experiments.unit_kinds import COST_SLACK, Kind, kind_of, threshold_o
 from tether.experiments.unit_summary import by_instance, last_units
 from tether.records import Array
 
-MOST_CELLS = 5
+MOST_CELLS = 7
 """More curves than these, with two of CISR beside them, cannot be told apart; the table has all."""
 
 FEWEST_AGENTS = 5
