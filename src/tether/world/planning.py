@@ -51,7 +51,8 @@ def safe_candidates(world: LinearMDP, step: int) -> tuple[Array, Array]:
         points = world.phi_0[:, None] + length[..., None] * (world.endpoints - world.phi_0[:, None])
         safe = np.ones(length.shape, dtype=bool)
     else:
-        points, safe = world.endpoints, (cost <= threshold).all(axis=2)
+        # an action that costs exactly τ is safe, whichever way its dot product was rounded
+        points, safe = world.endpoints, (cost <= threshold + SAFE_TOLERANCE).all(axis=2)
     features = np.concatenate([world.phi_0[:, None], points], axis=1)
     return features, np.concatenate([np.ones((len(safe), 1), dtype=bool), safe], axis=1)
 
