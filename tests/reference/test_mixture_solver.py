@@ -176,3 +176,8 @@ def test_an_instance_without_a_finite_answer_is_refused_by_the_interior_point_me
         x, bound = conic_mixture(problem.gain, rise, problem.joint, problem.radius, problem.slack)
         np.testing.assert_array_equal(x, 0.0)
         assert not bound - 0.0 <= SOLVED * problem.largest
+        joint = problem.joint.copy()
+        joint[0, 1] = joint[1, 0] = broken
+        x, bound = conic_mixture(problem.gain, problem.rise, joint, problem.radius, problem.slack)
+        np.testing.assert_array_equal(x, 0.0)
+        assert bound == np.inf

@@ -12,7 +12,7 @@ from tether.learning.backup import Plan, new_plan
 from tether.learning.conic import SOLVED, conic_mixture
 from tether.learning.mixture_choice import Desk, Sheet, new_desk, new_sheet, put_on_desk
 from tether.learning.randomised import draw_row, plan_alone, plan_mixtures, settle
-from tether.learning.statistics import BEST, ONLY_BASELINE
+from tether.learning.statistics import BEST, ENDED, ONLY_BASELINE
 from tether.learning.tables import Tables, add_state, new_tables
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
@@ -137,6 +137,8 @@ class RslucbQvi(SlucbQvi):
 
     def _drawn(self, choice: Choice, probabilities: Array) -> Choice:
         """Draw the action: one number from the agent's own stream, whatever the mixture."""
+        if choice.reason == ENDED:
+            return choice  # nothing is played here: a refused question leaves the coin alone
         actions = choice.actions
         row = int(draw_row(probabilities, actions.baseline, self.rng.random()))
         mixture = mixture_of(actions, probabilities.copy())

@@ -45,6 +45,7 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
     _check_range(saved, "plan.made", 0, None)
     _check_range(saved, "plan.reason", 0, REASONS - 1)
     _check_range(saved, "plan.length", 0, 1)
+    _check_range(saved, "plan.mixture", 0, 1)
     for ridge in ("cost", "value"):
         _check_range(saved, f"{ridge}.pending_count", 0, PENDING + 1)
         _check_range(saved, f"{ridge}.updates", 0, None)

@@ -19,6 +19,8 @@ def conic_mixture(gain: Array, rise: Array, joint: Array, radius: Array, slack: 
     from scipy import sparse
 
     size, constraints = len(gain), len(slack)
+    if not all(np.isfinite(numbers).all() for numbers in (gain, rise, joint, radius, slack)):
+        return np.zeros(size), np.inf  # eigh would raise; what is not finite certifies nothing
     eigenvalues, vectors = np.linalg.eigh(joint)
     root = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T  # ‖root x‖ = √(xᵀCx)
     scale = max(float(np.abs(gain).max()), 1e-300)
