@@ -22,6 +22,7 @@ Reason = Literal[
     "bad-numbers",  # something was not finite: nothing but the safe action can be justified
     "ended",  # the trajectory has ended in this state: nothing is played
     "unsolved",  # no mixture could be certified as the best one
+    "tripped",  # a test of the assumptions has failed, or somebody stopped the learner: `detail` says which and why
 ]
 """Why a decision is what it is."""
 
@@ -87,6 +88,7 @@ class Decision:
 
     `evidence` has one entry per constraint; `cost_bound`, `threshold` and `cost_radius` read the tightest.
     `score` is the optimistic value that won, `data_version` the number of outcomes the bounds rest on.
+    `detail` says in words what a reason like "tripped" leaves open.
     """
 
     id: int
@@ -101,6 +103,7 @@ class Decision:
     score: float
     data_version: int
     mixture: Mixture | None = None
+    detail: str = ""
 
     @property
     def mean_feature(self) -> Array:

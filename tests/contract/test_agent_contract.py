@@ -373,3 +373,18 @@ class TestUnknownSafeCosts:
         decisions = play(case.world, agent, Streams.from_seed(45), 200)
         worst = max(float(case.world.true_gamma[d.step, 0] @ d.feature) for d in decisions)
         assert worst <= case.world.problem.threshold[0] + 1e-12
+
+
+@every_deterministic_agent
+def test_a_proposal_is_noted_nowhere_and_agrees_with_a_decision_at_a_state_that_no_plan_covers(name):
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(41)
+    play(case.world, agent, streams, 10)
+    for state in _askable(case, name):
+        before = whole_state(agent)
+        proposals = [agent.propose(step, state) for step in range(case.world.problem.horizon)]
+        assert changed(before, whole_state(agent)) == []
+        for step, proposal in enumerate(proposals):
+            assert proposal.data_version == agent.data_version
+            agent.current.planned[0] = 0  # a plan that covers no state: `act` must now use the newest data too
+            assert choices([agent.act(step, state)]) == choices([proposal])

@@ -158,6 +158,18 @@ class LeastSquaresAgent(SavedAgent):
         self._decisions += 1
         return decision
 
+    def propose(self, step: int, state: State) -> Decision:
+        """The decision from the newest cost data and the last plan's values; nothing is noted.
+
+        What it answers depends on the outcomes observed and the plan made so far, and on nothing else, so that replicas
+        that replay one log agree. (A randomised agent also draws from its own stream.)
+        """
+        check_step(step, self.problem.horizon)
+        choice = self._unplanned(step, self._told(state))
+        if choice.reason == ENDED:
+            raise InputError(f"the trajectory has ended in state {state!r}: there is nothing to decide.")
+        return self._decide(step, state, choice)
+
     def _planned(self, step: int, slot: int) -> Choice:
         """What the current plan says for a state that it covers."""
         plan = self.current
