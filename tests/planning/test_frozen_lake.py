@@ -7,6 +7,7 @@ from tether import RslucbQvi, SlucbConfig
 from tether.problem.problem import Problem
 from tether.world.frozen_lake import ELSEWHERE, TOWARD, closeness, frozen_lake, toward_goal
 from tether.world.lake_map import ACTIONS, CELLS, DANGER, ENDS, GOAL, MOVES, START, cell, goal_distance, transition_law
+from tether.world.linear_mdp import Streams
 from tether.world.planning import optimal_safe_mixture, optimal_safe_policy, policy_values, true_costs
 
 LEFT, RIGHT, DOWN, UP = range(4)
@@ -236,3 +237,21 @@ class TestPlans:
         assert problem.final_reward_of(GOAL) == 1.0
         assert all(problem.final_reward_of(s) == 0.0 for s in DANGER)
         assert np.isnan(problem.final_reward_of(START))
+
+
+def test_the_small_theory_radius_cannot_be_broken_before_there_is_data():
+    """Why β = 10.4 breaks nothing, although it is no guarantee (that takes √λ‖γ*‖, about 31, at λ = 1).
+
+    Before any data a mixture is wrongly certified only if ⟨γ*, v⟩ > β‖v‖ for a direction v in the span of the
+    residuals of its state's actions, at most three of a hundred dimensions. Over the study's 20 lakes the largest
+    ratio of any such direction is 8.3.
+    """
+    largest = 0.0
+    for seed in range(20):
+        world = frozen_lake(Streams.from_seed(seed).instance)
+        gamma = world.true_gamma[0, 0]
+        for s in np.flatnonzero(~world.ended):
+            f = world.phi_0[s]
+            residuals = world.endpoints[s] - np.outer(world.endpoints[s] @ f / (f @ f), f)
+            largest = max(largest, float(np.linalg.norm(np.linalg.pinv(residuals, rcond=1e-9) @ (residuals @ gamma))))
+    assert 8.2 < largest < 8.4
