@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tether import cli_output as output
+from tether import cli_twins
+from tether.cli_audit import audit
+from tether.cli_serve import serve, token
 from tether.errors import TetherError
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(audit, name="audit")
+app.add_typer(token, name="token")
+app.command()(serve)
 FIGURES = {
     "figure1": "SLUCB-QVI on synthetic environments (section 5.1)",
     "figure2": "RSLUCB-QVI on Frozen Lake (section 5.2)",
@@ -76,6 +82,9 @@ def reproduce(
     workers: Workers = None,
     engine: EngineName = "local",
     address: Address = None,
+    also: Annotated[
+        list[str] | None, typer.Option(help="A registered agent to run beside the study's own; may be repeated.")
+    ] = None,
     with_cisr: Annotated[
         bool, typer.Option("--with-cisr", help="Train CISR's students anew for figure 2; needs tether-rl[cisr].")
     ] = False,
@@ -94,7 +103,7 @@ def reproduce(
         names = list(FIGURES) if figure == "all" else [figure]
         reports = []
         for name in names:
-            study = specs.paper_study(name).resized(quick=quick, first_seed=seed)
+            study = specs.paper_study(name).resized(quick=quick, first_seed=seed).joined_by(also or [])
             folder = out / (f"{name}-quick" if quick else name)
             if with_cisr and name == "figure2":
                 from tether.cli_study import train_cisr
@@ -184,22 +193,25 @@ def _loaded(folders: list[Path] | None, out: Path) -> "list[Results]":
 
 @app.command()
 def check(
-    spec: Annotated[str, typer.Argument(help="A study in a TOML file, or the name of a shipped one.")],
+    spec: Annotated[str, typer.Argument(help="A study (TOML file or shipped name), or module:problem, your own.")],
     seed: Seed = None,
+    log: Annotated[Path | None, typer.Option(help="Logged outcomes of your problem: .npz, .csv or .parquet.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of safe play that you can afford at first.")] = 10_000,
+    level: Annotated[float | None, typer.Option(help="Level of the tests on the log; δ unless given.")] = None,
+    randomised: Annotated[bool, typer.Option("--randomised", help="Check for RSLUCB-QVI.")] = False,
+    pooled: Annotated[bool, typer.Option("--pooled", help="Costs do not depend on the step h.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Validate a spec and its worlds' assumptions."""
+    """Test the assumptions of a study's worlds, or of your own problem."""
     with output.plain_failures(debug):
-        from tether.experiments import specs
+        from tether import cli_check
 
-        study = specs.find(spec).resized(first_seed=seed)
-        with output.compile_notice():
-            from tether.experiments.checks import check_study
-
-            rows = check_study(study)
-        output.show_checks(study.name, rows, json)
-        if not all(row["holds"] for row in rows):
+        if cli_check.names_a_problem(spec):
+            fine = cli_check.of_problem(spec, log, json, steps=steps, level=level, randomised=randomised, pooled=pooled)
+        else:
+            fine = cli_check.of_study(spec, seed, json)
+        if not fine:
             raise typer.Exit(1)
 
 
@@ -215,6 +227,9 @@ def bench(json: Json = False, debug: Debug = False) -> None:
         raise typer.Exit(
             subprocess.run([sys.executable, script, *(["--json"] if json else [])], check=False).returncode
         )
+
+
+app.command()(cli_twins.twins)
 
 
 def main(run_app: Callable[[], None] = app) -> None:

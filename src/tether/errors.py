@@ -19,3 +19,19 @@ class EmptySafeSet(TetherError):
 
 class StateFileError(TetherError):
     """A saved state is truncated, altered, foreign or of another problem. Nothing was changed."""
+
+
+class StoreError(TetherError):
+    """The log cannot be read or written now. Nothing was acknowledged; try again, with the same keys."""
+
+
+class StoreBusy(StoreError):
+    """More waits to be logged than the limit allows. Nothing was taken; try again later."""
+
+
+class AlteredLog(StoreError):
+    """The log is not what was written: the entry `seq` (0: the log as a whole) does not fit."""
+
+    def __init__(self, message: str, seq: int = 0) -> None:
+        super().__init__(message)
+        self.seq = seq

@@ -13,7 +13,7 @@ from tether.world.planning import optimal_safe_policy
 from .worlds import WORLDS, world_named
 
 ALARM = 1e-8
-"""Each statistical check below fires on a correct world with at most this probability: 27 checks, below 1e-6 in all."""
+"""Each statistical check below fires on a correct world with at most this probability: 36 checks, below 1e-6 in all."""
 
 pytestmark = pytest.mark.parametrize("name", WORLDS)
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from tether import LinearMDP, Problem, not_star_convex, synthetic
+from tether import LinearMDP, Problem, ad_load, dosing, heating, not_star_convex, synthetic
 from tether.world.linear_mdp import Streams
 
 
@@ -82,6 +82,9 @@ WORLDS = {
     "synthetic-unknown-costs": lambda: _synthetic(known_costs=False, rays=20),
     "not-star-convex": lambda: not_star_convex(),
     "star-convex-completion": lambda: not_star_convex(completed=True),
+    "dosing": lambda: dosing(Streams.from_seed(3).instance),
+    "heating": lambda: heating(Streams.from_seed(3).instance),
+    "ad-load": lambda: ad_load(Streams.from_seed(3).instance),
     "two-constraints": lambda: two_constraints(),
     "two-constraints-finite": lambda: two_constraints(finite=True),
 }

@@ -16,18 +16,7 @@ from tether.learning.statistics import ENDED, Memory, Rules, observe
 from tether.learning.tables import Tables, add_state, grown, new_tables
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
-from tether.records import (
-    Array,
-    CostBound,
-    Decision,
-    Mixture,
-    Origin,
-    Radius,
-    Reason,
-    State,
-    StateKey,
-    Transition,
-)
+from tether.records import Array, CostBound, Decision, Mixture, Origin, Radius, Reason, State, StateKey, Transition
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
@@ -45,6 +34,7 @@ class Choice(NamedTuple):
     baseline_cost: Array  # τ_h(s) (M,)
     data_version: int
     mixture: Mixture | None = None
+    detail: str = ""
 
 
 class LeastSquaresAgent(SavedAgent):
@@ -104,7 +94,7 @@ class LeastSquaresAgent(SavedAgent):
     @property
     def watches_outcomes(self) -> bool:
         """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
-        return False
+        return self.watch is not None
 
     @property
     def known_states(self) -> Iterable[StateKey]:
@@ -147,7 +137,9 @@ class LeastSquaresAgent(SavedAgent):
         told = self._told(state) if slot is None else None
         if self._plan_version < 0:
             self.plan()
-        if slot is not None and slot < self.current.planned[0]:
+        if self.tripped_by:
+            choice = self._tripped(step, told or self._told(state))
+        elif slot is not None and slot < self.current.planned[0]:
             choice = self._planned(step, slot)
         else:
             choice = self._unplanned(step, told or self._told(state))
@@ -165,7 +157,8 @@ class LeastSquaresAgent(SavedAgent):
         that replay one log agree. (A randomised agent also draws from its own stream.)
         """
         check_step(step, self.problem.horizon)
-        choice = self._unplanned(step, self._told(state))
+        known = self._told(state)
+        choice = self._tripped(step, known) if self.tripped_by else self._unplanned(step, known)
         if choice.reason == ENDED:
             raise InputError(f"the trajectory has ended in state {state!r}: there is nothing to decide.")
         return self._decide(step, state, choice)
@@ -195,6 +188,13 @@ class LeastSquaresAgent(SavedAgent):
         choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
         return Choice(known.actions, *choice, bounds, radii, known.baseline_cost[step], self._outcomes)
 
+    def _tripped(self, step: int, known: KnownState) -> Choice:
+        """a_0(s) and its declared cost: a test of the assumptions has failed, and nothing that rests on them counts."""
+        reason = REASONS.index("tripped") if np.isnan(known.final_reward) else ENDED
+        costs, radii, why = known.baseline_cost[step], self.current.radius[step], self.tripped_by
+        bounds = np.full_like(costs, np.nan) if self.rules.conditioning == UNKNOWN else costs
+        return Choice(known.actions, -1, 0.0, 0.0, reason, bounds, radii, costs, self._outcomes, detail=why)
+
     def _decide(self, step: int, state: State, choice: Choice) -> Decision:
         """A choice as a Decision, with the evidence for each constraint."""
         actions, row, length = choice.actions, choice.row, choice.length
@@ -221,6 +221,7 @@ class LeastSquaresAgent(SavedAgent):
             score=choice.score,
             data_version=choice.data_version,
             mixture=choice.mixture,
+            detail=choice.detail,
         )
 
     def observe(self, transition: Transition) -> None:
@@ -231,12 +232,15 @@ class LeastSquaresAgent(SavedAgent):
         reward, costs = checked_reward(t.reward), checked_costs(t.cost, self.problem, needed=self.rules.penalty != 0.0)
         feature = checked_feature(t.feature, self.problem)
         learn_more = self._prepare(t, feature, costs)
+        key = None if self.watch is None else self.problem.key_of(t.state)
         last = t.step == self.problem.horizon - 1 and self._stages > 1
         next_slot = -1 if last or t.next_state is None else self._slot(t.next_state)
         learn_more()
         stage = t.step if self._stages > 1 else 0
         vector = np.zeros(self.problem.constraints) if costs is None else costs
         observe(self.memory, self.rules, stage, t.step, feature, reward, vector, costs is not None, next_slot)
+        if self.watch is not None:
+            self.watch.observe(t.step, feature, costs, reward, key)
         if t.decision_id is not None:
             del self._open[t.decision_id]
         self._outcomes += 1

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tether.agents import state_file
 from tether.agents.saved_arrays import check_arrays
+from tether.check.monitor import Monitor
 from tether.errors import StateFileError, TetherError
 from tether.learning.backup import Plan
 from tether.learning.ridge import Ridge
@@ -35,6 +36,13 @@ class SavedAgent:
     _decisions: int
     _outcomes: int
     _plan_version: int
+    watch: Monitor | None = None
+    """Tests the assumptions online, and is saved with the agent. Set it before the first outcome."""
+
+    @property
+    def tripped_by(self) -> str:
+        """The alarm of `watch` in words; while there is one, only a_0 is played (reason "tripped"). "" if none."""
+        return "" if self.watch is None or self.watch.alarm is None else str(self.watch.alarm)
 
     def save(self, path: Path) -> None:
         """Write everything that the future depends on, in one file without pickle; atomic on a crash."""
@@ -49,6 +57,8 @@ class SavedAgent:
             "plan_version": self._plan_version,
             **self._extra_manifest(),
         }
+        if self.watch is not None:
+            manifest["watch"] = self.watch.to_json()
         state_file.write(Path(path), manifest, self._arrays())
 
     @classmethod
@@ -64,6 +74,8 @@ class SavedAgent:
             check_arrays(agent._arrays(), arrays, len(agent._slot_of))
             agent._take_arrays(arrays)
             agent._take_extra(manifest.model_extra or {})
+            if saved_watch := (manifest.model_extra or {}).get("watch"):
+                agent.watch = Monitor.from_json(problem, saved_watch)
             told_now = {slot: agent._told(state) for slot, state in state_file.listed_states(problem, keys)}
         except (TetherError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise StateFileError(f"{path} does not fit this agent: {error}.") from error

@@ -169,7 +169,7 @@ class SlucbQvi(LeastSquaresAgent):
     @property
     def watches_outcomes(self) -> bool:
         """While safe costs are being measured, each outcome of a safe action counts."""
-        return self._warms_up
+        return self._warms_up or super().watches_outcomes
 
     def _extra_manifest(self) -> dict[str, Any]:
         return {

@@ -1,5 +1,6 @@
 """The paper's assumptions, looked up in every world and seed that a study names."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,24 @@ from tether.experiments.cells import build_world, cells_of
 from tether.experiments.registry import WORLDS, checked_options
 from tether.experiments.specs import Study
 from tether.world.linear_mdp import LinearMDP, Streams
+
+
+def findings_of(study: Study) -> list[dict[str, Any]]:
+    """What `Problem.check` finds in the first instance of each world, without what only a log could tell."""
+    mixes = all(choice.name != "slucb-qvi" for choice in study.agents)
+    found: list[dict[str, Any]] = []
+    for choice in study.worlds:
+        for options, varied in choice.combinations():
+            checked = checked_options(f"world {choice.name!r}", options, WORLDS.get(choice.name).options)
+            try:
+                world = build_world(choice.name, checked, Streams.from_seed(study.seed_list[0]))
+            except AssumptionError:
+                continue  # check_study has said so
+            name = " ".join([choice.name, *(f"{key}={value}" for key, value in varied.items())])
+            report = world.problem.check(randomised=mixes)
+            told = [finding for finding in report.findings if finding.verdict != "cannot be known"]
+            found += [{"world": name, **asdict(finding)} for finding in told]
+    return found
 
 
 def check_study(study: Study) -> list[dict[str, Any]]:

@@ -32,11 +32,13 @@ def evaluate(results: Results) -> list[Claim]:
         from tether.experiments import unit_claims
 
         return unit_claims.evaluate(results)
+    from tether.experiments.world_claims import beside_default
+
     found: list[Claim] = []
     places = list(dict.fromkeys((cell.world, str(cell.world_options)) for cell in results.cells))
     for number, place in enumerate(places):
         cells = [cell for cell in results.cells if (cell.world, str(cell.world_options)) == place and cell.seeds]
-        here = [*_told_beats(cells), *_penalties(cells), *_zero_violations(cells)]
+        here = [*_told_beats(cells), *_penalties(cells), *_zero_violations(cells), *beside_default(cells)]
         suffix = f"@{place[0]}-{number + 1}" if len(places) > 1 else ""
         found += [Claim(claim.id + suffix, claim.text, claim.holds, claim.evidence) for claim in here]
     return found

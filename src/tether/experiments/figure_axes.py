@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 def set_scales(ax: "Axes", panel: Panel) -> None:
     """Linear, log or count axes with plain numbers."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     plain = FuncFormatter(lambda value, _: f"{value:,g}")
     if panel.x_scale == "log":
         ax.set_xscale("log")
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(plain)
     if panel.y_scale == "log":
         ax.set_yscale("log")
@@ -94,7 +96,9 @@ def end_labels(ax: "Axes", panel: Panel, floor: float) -> None:
 def _end_value(panel: Panel, last: float) -> str:
     if panel.y_range is not None:
         return f"{last:.2f}"
-    return f"{last:.3f}" if panel.y_scale == "linear" else number(last) + ("" if last >= 0.0 else " ↓")
+    if panel.y_scale == "linear":
+        return f"{last:.3f}" if abs(last) < 100.0 else number(last)
+    return number(last) + ("" if last >= 0.0 else " ↓")
 
 
 def spread(heights: Sequence[float], distance: float) -> list[float]:

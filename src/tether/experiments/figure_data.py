@@ -112,7 +112,13 @@ def most_telling(cells: Sequence[Cell]) -> list[Cell]:
     return [cells[index] for index in sorted(index for _, index in sorted(turns)[:MOST_CURVES])]
 
 
-BUILDERS: dict[str, Callable[[Results], list[Chart]]] = {}
+def _worlds(results: Results) -> list[Chart]:
+    from tether.experiments.world_figures import world_charts
+
+    return world_charts(results)
+
+
+BUILDERS: dict[str, Callable[[Results], list[Chart]]] = {"worlds": _worlds}
 """Studies that are drawn in their own way, by name."""
 
 

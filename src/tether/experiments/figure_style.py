@@ -28,6 +28,7 @@ RAMPS = {
     "told": Ramp(("#30363d", "#8b949e"), ("#e6edf3", "#9aa4ae"), "dash", "s"),
     "penalised": Ramp(("#e39a12", "#7a2d00"), ("#ffdca0", "#e0701a"), "solid", ""),
     "unconstrained": Ramp(("#8a6d00", "#c9b458"), ("#e0c84c", "#f0e4a8"), "dot", "v"),
+    "default": Ramp(("#6e7781", "#b6bec6"), ("#9aa4ae", "#d0d7de"), "dashdot", ""),
     "other": Ramp(("#5b5fc7", "#b0b2ec"), ("#a5a8ff", "#d9dbff"), "dashdot", "X"),
 }
 """One hue per role; several cells of a role take shades of its hue."""
@@ -48,6 +49,8 @@ def role(cell: Cell) -> str:
     """What the agent stands for in a comparison: whose safe set, whose optimism."""
     if cell.explorer in RAMPS:
         return cell.explorer
+    if cell.agent == "always-safe":
+        return "default"
     if cell.cost_radius_origin == "exact":
         return "told"
     if cell.cost_radius_origin == "none":
@@ -85,6 +88,8 @@ def short_name(cell: Cell) -> str:
 def radius_note(cell: Cell) -> str:
     """The label's note on β, in full: which β it is, and what stands in for the other where there is only one."""
     note = cell.label[len(short_name(cell)) :].strip(" ()")
+    if cell.agent == "always-safe":
+        return "the safe action a₀, whose cost is known"
     if not note:
         note = f"cost β {cell.cost_radius_origin}, value β {cell.value_radius_origin}"
     if cell.cost_radius_origin == "exact":

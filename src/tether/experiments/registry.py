@@ -199,15 +199,37 @@ def _rslucb() -> AgentKind:
 
 def _always_safe() -> AgentKind:
     from tether.agents.always_safe import AlwaysSafe
+    from tether.agents.default_action import DefaultAction
+
+    def build(world: "LinearMDP", options: Options) -> "Agent":  # AlwaysSafe is a mixture, judged among mixtures
+        return DefaultAction(world.problem) if world.is_star else AlwaysSafe(world.problem)
 
     summary = "The safe action a_0(s) and nothing else: what every learner has to beat."
-    return AgentKind(summary, {}, lambda world, options: AlwaysSafe(world.problem), lambda options: "none")
+    return AgentKind(summary, {}, build, lambda options: "none")
 
 
 def _frozen_lake() -> WorldKind:
     from tether.world.frozen_lake import frozen_lake
 
     return WorldKind.of(frozen_lake, summary="The 10 × 10 Frozen Lake with solved features: the paper's section 5.2.")
+
+
+def _dosing() -> WorldKind:
+    from tether.world.dosing import dosing
+
+    return WorldKind.of(dosing, summary="Dose titration: toxicity under τ at every visit, reward is quality of life.")
+
+
+def _heating() -> WorldKind:
+    from tether.world.heating import heating
+
+    return WorldKind.of(heating, summary="Heating set-backs: felt cold under τ at every step, reward is energy saved.")
+
+
+def _ad_load() -> WorldKind:
+    from tether.world.ad_load import ad_load
+
+    return WorldKind.of(ad_load, summary="Ad load: complaint and churn rate each under its τ, reward is revenue.")
 
 
 def _lsvi() -> AgentKind:
@@ -217,6 +239,17 @@ def _lsvi() -> AgentKind:
         LsviConfig,
         lambda world, options: LsviUcb(world.problem, LsviConfig(**options)),
         summary="LSVI-UCB without a constraint, on r − λ'c with penalty λ' (0: on r). Unsafe.",
+    )
+
+
+def _lsvi_penalised() -> AgentKind:
+    from tether.agents.lsvi_ucb import LsviConfig
+    from tether.agents.penalised import penalised
+
+    return AgentKind.of(
+        LsviConfig,
+        lambda world, options: penalised(world.problem, LsviConfig(**options)),
+        summary="LSVI-UCB on r − λ' Σ c/τ: every cost in units of its threshold, so that one grid suits all. Unsafe.",
     )
 
 
@@ -234,7 +267,14 @@ WORLDS = Registry(
     "world",
     WorldKind,
     "tether.worlds",
-    {"synthetic": _synthetic, "frozen-lake": _frozen_lake, "not-star-convex": _not_star_convex},
+    {
+        "synthetic": _synthetic,
+        "frozen-lake": _frozen_lake,
+        "not-star-convex": _not_star_convex,
+        "dosing": _dosing,
+        "heating": _heating,
+        "ad-load": _ad_load,
+    },
 )
 AGENTS = Registry(
     "agent",
@@ -244,6 +284,7 @@ AGENTS = Registry(
         "slucb-qvi": _slucb,
         "rslucb-qvi": _rslucb,
         "lsvi-ucb": _lsvi,
+        "lsvi-ucb-penalised": _lsvi_penalised,
         "lsvi-ucb-told": _lsvi_told,
         "always-safe": _always_safe,
     },

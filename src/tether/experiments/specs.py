@@ -18,6 +18,7 @@ options = { explorer = "directional" }
 import hashlib
 import json
 import tomllib
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -119,6 +120,11 @@ class Study(Spec):
             agents = [{**agent.model_dump(), "repeats": 1} for agent in self.agents if agent.in_quick]
             changes |= {"episodes": small.episodes, "seeds": small.seeds, "agents": agents}
         return type(self).model_validate({**self.model_dump(), **changes})
+
+    def joined_by(self, agents: Sequence[str]) -> Self:
+        """The same study with further agents beside its own, by their registered names and at their defaults."""
+        added = [{"name": name} for name in agents]
+        return type(self).model_validate({**self.model_dump(), "agents": [*self.model_dump()["agents"], *added]})
 
 
 def spec_hash(content: Any) -> str:

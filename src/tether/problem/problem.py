@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,9 @@ from tether.problem.action_sets import (
     check_safe_feature,
 )
 from tether.records import Array, State, StateKey
+
+if TYPE_CHECKING:
+    from tether.check.report import Report
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +107,15 @@ class Problem:
     def constraints(self) -> int:
         """M, the number of constraints."""
         return len(self.threshold)
+
+    def check(self, log: Any = None, **options: Any) -> "Report":
+        """Test every assumption that can be tested: a printable Report. `log`: Transitions or arrays, if there are any.
+
+        Options, as in `tether.check.problem_check.check_problem`: states, steps, level, pooled, randomised, rng.
+        """
+        from tether.check.problem_check import check_problem
+
+        return check_problem(self, log, **options)
 
     def look_up(self, state: State) -> KnownState:
         """D(s), a_0(s) and τ_h(s), validated: Assumptions 2 and 4 in the paper's words."""

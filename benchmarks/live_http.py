@@ -1,0 +1,204 @@
+"""Requests per second over HTTP, logged durably, against an endpoint of the same server that returns a constant.
+
+    python benchmarks/live_http.py [--seconds 8] [--clients 32] [--postgres]
+
+The server runs in a process of its own (one worker), the load in this one: so many connections, each of which sends its
+next request when it has the answer to the last. The phases take turns, so that the ratio is fair on a busy machine.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+PORT = 8765
+PROBLEM = '''
+import numpy as np
+from tether import Problem
+
+def problem():
+    """N = 100 rays, d = 20, features on the simplex, H = 1."""
+    rng = np.random.default_rng(0)
+    gamma = rng.uniform(size=20)
+    phi_0 = rng.dirichlet(np.ones(20), size=50)
+    costs = (phi_0 @ gamma)[None]
+    rays = rng.dirichlet(np.full(20, 0.3), size=(50, 100))
+    told = {"horizon": 1, "threshold": float(costs.max()) + 0.1, "noise": 0.05}
+    return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told)
+'''
+
+
+def serve(config_path):
+    """The service itself, with one endpoint more."""
+    import uvicorn
+    from fastapi.responses import Response
+
+    from tether.service.app import create_app
+    from tether.service.config import read_config
+
+    app = create_app(read_config(Path(config_path)))
+
+    @app.post("/v1/constant")
+    async def constant():
+        return Response(b'{"constant":true}', media_type="application/json")
+
+    uvicorn.run(app, port=PORT, log_config=None, access_log=False)
+
+
+class Connection:
+    """One keep-alive connection that asks and waits."""
+
+    def __init__(self, token):
+        self.head = f"Host: x\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
+
+    async def open(self):
+        """Connect."""
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", PORT)
+
+    async def post(self, path, body):
+        """The body of the answer; anything but 200 ends the benchmark."""
+        text = json.dumps(body).encode()
+        self.writer.write(f"POST {path} HTTP/1.1\r\n{self.head}Content-Length: {len(text)}\r\n\r\n".encode() + text)
+        header = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(header.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        answer = await self.reader.readexactly(length)
+        status = int(header[9:12])
+        if status != 200:
+            raise SystemExit(f"{path} answered {status}: {answer[:300].decode()}")
+        return answer
+
+
+async def phase(clients, seconds, work):
+    """Let every connection repeat `work` (which returns its requests' times): requests per second, and all times."""
+    latencies, end = [], time.perf_counter() + seconds
+
+    async def one(connection, number):
+        rng = np.random.default_rng(number)
+        while time.perf_counter() < end:
+            latencies.extend(await work(connection, rng))
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one(connection, number) for number, connection in enumerate(clients)))
+    return len(latencies) / (time.perf_counter() - began), np.array(latencies)
+
+
+async def constant(connection, rng):
+    began = time.perf_counter()
+    await connection.post("/v1/constant", {"state": int(rng.integers(50)), "step": 0})
+    return [time.perf_counter() - began]
+
+
+async def decide(connection, rng):
+    began = time.perf_counter()
+    await connection.post("/v1/decisions", {"state": int(rng.integers(50)), "step": 0})
+    return [time.perf_counter() - began]
+
+
+async def decide_and_record(connection, rng):
+    began = time.perf_counter()
+    answer = json.loads(await connection.post("/v1/decisions", {"state": int(rng.integers(50)), "step": 0}))
+    between = time.perf_counter()
+    told = {"decision_id": answer["id"], "reward": 0.5, "cost": float(rng.normal(0.4, 0.05))}
+    await connection.post("/v1/outcomes", told)
+    return [between - began, time.perf_counter() - between]
+
+
+PHASES = {"constant": constant, "decide": decide, "decide+record": decide_and_record}
+
+
+async def measure(args, token, server):
+    """All phases in turn, `rounds` times, so that what else runs on the machine disturbs them alike."""
+    clients = [Connection(token) for _ in range(args.clients)]
+    for client in clients:
+        await client.open()
+    await phase(clients, 1.0, decide_and_record)
+    rates, times, cpu = ({name: [] for name in PHASES} for _ in range(3))
+    for _ in range(args.rounds):
+        for name, work in PHASES.items():
+            before = cpu_seconds(server)
+            rate, latencies = await phase(clients, args.seconds / args.rounds, work)
+            rates[name].append(rate)
+            times[name].append(latencies)
+            cpu[name].append(1e6 * (cpu_seconds(server) - before) / len(latencies))
+    base = np.array(rates["constant"])
+    for name in PHASES:
+        p50, p99 = 1e3 * np.quantile(np.concatenate(times[name]), [0.5, 0.99])
+        ratio, rate = np.median(np.array(rates[name]) / base), np.mean(rates[name])
+        print(
+            f"  {name:14} {rate:6.0f} requests/s, {ratio:5.2f} of the constant   "
+            f"p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   server's CPU {np.median(cpu[name]):5.0f} µs"
+        )
+
+
+def cpu_seconds(server):
+    """What the server's process has used so far, on all of its threads. Other programs do not disturb this."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(args, store):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        (folder / "bench_problem.py").write_text(PROBLEM)
+        from tether.service.tokens import add_token
+
+        token = add_token(folder / "tokens.json", "bench", ("decide", "record", "read"), None)
+        config = f'problem = "bench_problem:problem"\ntokens = "tokens.json"\nport = {PORT}\n'
+        config += 'store = "log.db"\n' if store is None else 'store_from = "TETHER_BENCH_STORE"\n'
+        (folder / "service.toml").write_text(config)
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as `tether serve` sets it
+        environment = {**os.environ, **one_thread, "TETHER_BENCH_STORE": store or ""}
+        server = subprocess.Popen([sys.executable, __file__, "--serve", folder / "service.toml"], env=environment)
+        try:
+            wait_for_server(server)
+            asyncio.run(measure(args, token, server))
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def wait_for_server(server):
+    import httpx
+
+    for _ in range(600):
+        if server.poll() is not None:
+            raise SystemExit("the server did not start")
+        try:
+            httpx.get(f"http://127.0.0.1:{PORT}/healthz")
+            return
+        except httpx.TransportError:
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--serve")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--postgres", action="store_true")
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.serve)
+        raise SystemExit
+    print(f"SQLite, {args.clients} clients, durable (synchronous=FULL)")
+    run(args, None)
+    if args.postgres:
+        sys.path.insert(0, str(ROOT / "tests"))
+        from live.postgres import Server
+
+        database = Server()
+        database.start()
+        try:
+            print(f"PostgreSQL, {args.clients} clients, durable (synchronous_commit=on)")
+            run(args, database.address)
+        finally:
+            database.remove()

@@ -1,0 +1,53 @@
+"""Gymnasium's CliffWalking-v1: find the way to the goal while the expected wind of every step stays under 0.3.
+
+Tabular features: φ(s, a) is the one-hot of the cell that a move leads to, which is known; how windy cells are is not.
+Cost, reward and dynamics are linear in them, and moves into the same cell share what is learned. The shortest way is
+along the edge and too windy; the best safe one is a row higher, 15 moves. The safe action, "up", never arrives.
+"""
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import TransformReward
+
+from tether import Bridge, SlucbConfig, learn
+from tether.agents.always_safe import AlwaysSafe
+
+UP, MOVES = 0, ((-1, 0), (0, 1), (1, 0), (0, -1))
+WIND = np.repeat([0.05, 0.15, 0.45, 1.0], 12)  # by row; the last row is the cliff
+WIND[[24, 35, 36, 47]] = 0.1  # sheltered: above start and goal, start and goal themselves
+rng = np.random.default_rng(1)
+
+
+def leads_to(cell: int, move: int) -> int:
+    row, column = cell // 12 + MOVES[move][0], cell % 12 + MOVES[move][1]
+    return 12 * min(max(row, 0), 3) + min(max(column, 0), 11)
+
+
+cliff = Bridge(
+    TransformReward(gymnasium.make("CliffWalking-v1"), lambda reward: max(reward, -1.0)),  # falls are costs here
+    features=lambda cell, move: np.eye(48)[leads_to(cell, move)],
+    safe_action=UP,
+    threshold=0.3,
+    cost=lambda cell, move, landing, info: WIND[leads_to(cell, move)] + rng.normal(0.0, 0.05),
+    noise=0.05,
+    baseline_cost=lambda step, cell: WIND[leads_to(cell, UP)],
+    gamma_norm=4.0,
+    reward_range=(-1.0, 0.0),
+    horizon=30,
+)
+exact = []
+result = learn(
+    cliff,
+    episodes=200,
+    mixtures=True,
+    stationary=True,
+    config=SlucbConfig(value_radius=0.3, value_ridge=0.01),
+    on_step=lambda decision, outcome: exact.append(decision.mean_feature @ WIND),
+)
+default = learn(cliff, episodes=5, agent=lambda problem, rng: AlwaysSafe(problem))
+print(result.summary())
+late = result.returns[-20:].mean()
+print(f"return of the last 20 episodes: {late:.1f}; the safe action alone: {default.returns.mean():.1f}")
+print(f"largest true expected wind of a step: {max(exact):.3f}, threshold {cliff.threshold}")
+assert max(exact) <= cliff.threshold
+assert late > default.returns.mean() + 5.0

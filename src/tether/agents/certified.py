@@ -1,0 +1,222 @@
+"""The certified set as a building block: write your own algorithm, and let it choose among what is proven safe.
+
+    class Greedy(CertifiedAgent):
+        def choose(self, options):
+            return options.best(options.values)
+
+`CertifiedAgent` does the rest: statistics, value iteration, safe set, evidence. A subclass picks a row of a list, so it
+cannot return an action without the bound that justifies it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tether.agents.checks import check_step
+from tether.agents.least_squares import Choice, LeastSquaresAgent
+from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.errors import InputError
+from tether.learning.safe_sets import EXACT, STATE, UNKNOWN, bound_along
+from tether.learning.scores import examine, limit_lengths
+from tether.learning.statistics import BASELINE_BEST, BEST, ENDED, ONLY_BASELINE, Rules, fit_cost
+from tether.learning.tables import add_state, build, new_tables
+from tether.problem.action_sets import ActionSet
+from tether.problem.problem import Problem
+from tether.records import Array, Decision, State, Transition
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedSet:
+    """What may be played at one step and state: row i is candidate i at its certified length; the last is a_0(s).
+
+    Attributes:
+        step: h.
+        state: s.
+        features: φ of each row, (N + 1, d).
+        lengths: how far each candidate is certified, 0 where it is not, (N,): the minimum over constraints.
+        bounds: upper bounds on the costs of each row, (N + 1, M), all under τ where the length is positive.
+        weights: w_h of the last plan: ⟨w_h, φ⟩ estimates the value, (d,).
+        factor: U with A_h = UᵀU of the value regression, (d, d): ‖φ‖ in A_h^{-1} is the norm of U^{-T}φ.
+        trouble: why nothing but a_0 may be played (an index of records.Reason), or 0.
+    """
+
+    step: int
+    state: State
+    features: Array
+    lengths: Array
+    bounds: Array
+    weights: Array
+    factor: Array
+    trouble: int
+    _actions: ActionSet
+    _radii: Array
+    _baseline_cost: Array
+
+    @property
+    def certified(self) -> list[int]:
+        """Rows that may be played, a_0's (N) last."""
+        return [*np.flatnonzero(self.lengths > 0.0).tolist(), len(self.lengths)]
+
+    @property
+    def values(self) -> Array:
+        """⟨w_h, φ⟩ of each row, (N + 1,)."""
+        estimates: Array = self.features @ self.weights
+        return estimates
+
+    @property
+    def widths(self) -> Array:
+        """‖φ‖ in A_h^{-1} of each row, (N + 1,): how little is known about its value."""
+        norms: Array = np.linalg.norm(np.linalg.solve(self.factor.T, self.features.T), axis=0)
+        return norms
+
+    def best(self, scores: Array) -> int:
+        """The certified row with the highest score (N + 1,); a score that is not finite never wins, ties go to a_0."""
+        finite = np.where(np.isfinite(scores), scores, -np.inf)
+        return max(reversed(self.certified), key=lambda row: float(finite[row]))
+
+
+def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> CertifiedSet:
+    """The set A_h^k(s) of Eq. (9), from all that the agent has observed so far, by the kernels of its own planning."""
+    problem, rules, memory = agent.problem, agent.rules, agent.memory
+    check_step(step, problem.horizon)
+    known = agent._told(state)
+    actions, costs = known.actions, np.ascontiguousarray(known.baseline_cost[step])
+    count, constraints = len(actions.endpoints), problem.constraints
+    alone = add_state(new_tables(problem.dimension, problem.horizon, 1, constraints), known)
+    stage = int(step) if agent._stages > 1 else 0
+    gamma_hat, radii = np.empty((constraints, problem.dimension)), np.empty(constraints)
+    fit_cost(memory, rules, int(step), stage, gamma_hat, radii)
+    build(alone, 0, memory.cost, memory.value, stage, rules.conditioning != EXACT)
+    forms = alone.width2[0, :count], alone.cross[0, :count], float(alone.g00[0, 0])
+    lengths, hope, widths = np.ones(count), np.ones(count), np.empty((constraints, count))
+    bounds, trouble, told = np.empty((count + 1, constraints)), BEST if np.isnan(known.final_reward) else ENDED, []
+    for j in range(constraints):
+        mean, mean_0 = actions.endpoints @ gamma_hat[j], float(gamma_hat[j] @ actions.phi_0)
+        found, radius, _, bounds[count, j] = examine(rules, j, mean_0, float(radii[j]), float(costs[j]), forms[2])
+        trouble = found if found != BEST and trouble == BEST else trouble
+        limit_lengths(
+            rules, j, mean_0, float(costs[j]), radius, actions.is_star, mean, *forms, widths[j], lengths, hope
+        )  # fmt: skip
+        told.append((mean, mean_0, float(costs[j]), radius, widths[j], *forms))
+    if trouble != BEST:
+        lengths[:] = 0.0
+    for j in range(constraints):
+        bounds[:count, j] = _bounds_at(rules, lengths, *told[j])
+    lengths[~(bounds[:count] <= rules.threshold).all(axis=1)] = 0.0  # a NaN is not under τ
+    if not actions.is_star:
+        lengths[actions.baseline] = 0.0  # listed once, as a_0
+    bounds[:count][lengths == 0.0] = bounds[count]
+    features = actions.phi_0 + lengths[:, None] * (actions.endpoints - actions.phi_0)
+    features[lengths == 1.0] = actions.endpoints[lengths == 1.0]
+    return CertifiedSet(
+        int(step), state, np.vstack([features, actions.phi_0]), lengths, bounds,
+        agent.current.weights[step].copy(), memory.value.factor[stage].copy(), int(trouble),
+        actions, radii, costs,
+    )  # fmt: skip
+
+
+def _bounds_at(
+    rules: Rules,
+    lengths: Array,
+    mean: Array,
+    mean_0: float,
+    baseline_cost: float,
+    radius: float,
+    width: Array,
+    width2: Array,
+    cross: Array,
+    g00: float,
+) -> Array:
+    """The left side of Eq. (9) at each certified length, for one constraint: `scores.bound_of_choice`, (N,) at once."""
+    if rules.conditioning == UNKNOWN:
+        forms = zip(lengths, mean, width2 + cross * cross / g00, cross, strict=True)
+        return np.array([bound_along(mean_0, m, g00, c, gxx, radius, at) for at, m, gxx, c in forms])
+    residual = mean_0 - baseline_cost if rules.conditioning == STATE else 0.0
+    upper = mean - cross * (1.0 / g00) * residual + radius * width
+    bounds: Array = baseline_cost + lengths * (upper - baseline_cost)
+    return bounds
+
+
+class CertifiedAgent:
+    """An agent whose choices are yours and whose safety is SLUCB-QVI's: override `choose`, and `prepare` if you draw.
+
+    Draws come from `prepare(rng)`, called once per plan with a generator that depends on `seed` and on the number of
+    plans alone: within an episode the policy is fixed, and a saved agent needs no generator to continue as it was.
+    """
+
+    config = SlucbConfig(explorer="plain", value_radius=0.0)
+    """How values are planned: without a bonus, so that exploration is the subclass's own affair."""
+
+    def __init__(self, problem: Problem, *, seed: int = 0, core: SlucbQvi | None = None) -> None:
+        self.problem, self.seed = problem, int(seed)
+        self.core = core or SlucbQvi(problem, self.config)
+        if self.core.mixes or self.core.problem is not problem:
+            raise InputError("core must be a SlucbQvi for the same problem: its bounds are what justifies each choice.")
+        self._prepared = -1
+
+    def choose(self, options: CertifiedSet) -> int:
+        """The row to play: one of `options.certified`."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it chooses: def choose(self, options) -> row.")
+
+    def prepare(self, rng: np.random.Generator) -> None:
+        """Draw what this episode's policy needs."""
+
+    def plan(self) -> None:
+        """Value iteration on what was observed, then this episode's draws."""
+        self.core.plan()
+        self._draw()
+
+    def _draw(self) -> None:
+        plans = int(self.core.current.made[0])
+        if self._prepared != plans:
+            self.prepare(np.random.default_rng([self.seed, plans]))
+            self._prepared = plans
+
+    def act(self, step: int, state: State) -> Decision:
+        """What `choose` picks, with its evidence; a_0(s) where nothing else is certified or a watch has tripped."""
+        if self.core.current.made[0] == 0:
+            self.core.plan()
+        self._draw()
+        watch = getattr(self.core, "watch", None)
+        options = certified_set(self.core, step, state)
+        if options.trouble == ENDED or (watch is not None and watch.alarm is not None):
+            return self.core.act(step, state)
+        last = len(options.lengths)
+        if options.trouble != BEST:
+            return self._decided(options, last, options.trouble)
+        row = int(self.choose(options))
+        if row not in options.certified:
+            raise InputError(
+                f"{type(self).__name__}.choose picked row {row}, which is not certified at step {step}, state "
+                f"{state!r}: pick one of options.certified = {options.certified}."
+            )
+        reason = BEST if row < last else BASELINE_BEST if len(options.certified) > 1 else ONLY_BASELINE
+        return self._decided(options, row, reason)
+
+    def _decided(self, options: CertifiedSet, row: int, reason: int) -> Decision:
+        """The core notes the decision, so that its outcome is counted exactly once."""
+        core, last = self.core, len(options.lengths)
+        choice = Choice(
+            options._actions,
+            row if row < last else -1,
+            float(options.lengths[row]) if row < last else 0.0,
+            float(options.values[row]),
+            reason,
+            options.bounds[row],
+            options._radii,
+            options._baseline_cost,
+            core.data_version,
+        )
+        decision = core._decide(options.step, options.state, choice)
+        core._open[decision.id] = options.step
+        core._decisions += 1
+        return decision
+
+    def observe(self, transition: Transition) -> None:
+        """Learn from one outcome."""
+        self.core.observe(transition)
+
+    def save(self, path: Path) -> None:
+        """Write what was learned; `type(self)(problem, seed=seed, core=SlucbQvi.restore(path, problem))` goes on."""
+        self.core.save(path)

@@ -1,0 +1,60 @@
+"""Finding and Report: what was examined, what was found, and the way out."""
+
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import Any, Literal
+
+Verdict = Literal["holds", "fails", "cannot be known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One assumption: the verdict, the evidence for it, and what to do where it does not hold.
+
+    "holds" after a statistical test means: not contradicted by the data, and `evidence` says by how many.
+    """
+
+    name: str
+    verdict: Verdict
+    evidence: str
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Every finding about one problem, in the order of the paper's assumptions. `print` it."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that fail."""
+        return tuple(finding for finding in self.findings if finding.verdict == "fails")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing fails. What cannot be known stays your responsibility."""
+        return not self.failures
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise KeyError(f"no finding is called {name!r}; there are {[finding.name for finding in self.findings]}")
+
+    def __str__(self) -> str:
+        counts = dict.fromkeys(("holds", "fails", "cannot be known"), 0)
+        lines: list[str] = []
+        for finding in self.findings:
+            counts[finding.verdict] += 1
+            word = {"fails": "FAILS", "cannot be known": "unknown"}.get(finding.verdict, finding.verdict)
+            lines.append(f"{word:<9}{finding.name}")
+            lines += wrap(finding.evidence, 98, initial_indent=" " * 11, subsequent_indent=" " * 11)
+            if finding.way_out:
+                lines += wrap(f"way out: {finding.way_out}", 98, initial_indent=" " * 11, subsequent_indent=" " * 13)
+        return "\n".join([*lines, ", ".join(f"{count} {verdict}" for verdict, count in counts.items())])
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {"ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}

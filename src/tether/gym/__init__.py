@@ -1,0 +1,1 @@
+"""Other people's Gymnasium environments as problems that Tether can learn on."""

@@ -1,0 +1,232 @@
+"""Audits of a log: nothing was altered, every decision can be computed again, two versions can be compared."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tether.agents.slucb_qvi import SlucbConfig
+from tether.errors import InputError
+from tether.live.judge import Request
+from tether.live.replica import PAGE, Replica, settings_of
+from tether.live.states import StateCodec
+from tether.live.store import Entry, Store, canonical, genesis_of
+from tether.problem.problem import Problem
+
+VERSIONS = ("library", "kernel", "numpy")
+"""What a certificate says of the software; the only part of a decision that a replay by another version may change."""
+
+SHOWN = 20
+"""Differences that a report keeps in full; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A decision that came out otherwise: the first field that differs, as logged and as computed now."""
+
+    seq: int
+    decision_id: str
+    field: str
+    logged: Any
+    computed: Any
+
+    def __str__(self) -> str:
+        return (
+            f"decision {self.decision_id} (entry {self.seq}): {self.field} is {self.logged!r:.120} in the log, and "
+            f"{self.computed!r:.120} computed again"
+        )
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a replay found. `versions` counts decisions that another version of the software had made."""
+
+    decisions: int = 0
+    outcomes: int = 0
+    different: int = 0
+    versions: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every decision came out the same, bit for bit."""
+        return self.different == 0
+
+
+def recomputed(
+    store: Store, problem: Problem, states: StateCodec | None = None
+) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    """(entry, body computed again) of every decision in the log, in the order of the state they rest on.
+
+    A decision names the entry up to which its replica had read; it is computed again from exactly that prefix.
+    """
+    states = states or StateCodec()
+    settings = settings_of(store)
+    if settings is None:
+        return
+    config = SlucbConfig(**settings["config"])
+    replica = Replica(problem, config, genesis_of(store.identity()), watch=settings["watch"], states=states)
+    waiting: dict[int, list[int]] = defaultdict(list)
+    for entry in entries_of(store):
+        if entry.kind == "decision":
+            rests_on = int(entry.body["certificate"]["seq"])
+            if not rests_on < entry.seq:
+                raise InputError(f"the decision at entry {entry.seq} says that it rests on entry {rests_on}.")
+            waiting[rests_on].append(entry.seq)
+    for entry in entries_of(store):
+        for seq in waiting.pop(replica.head.seq, ()):
+            (decision,) = store.read(seq - 1, 1)
+            yield decision, replica.judge(_request(decision.body, states)).body
+        replica.apply(entry)
+
+
+def _request(body: dict[str, Any], states: StateCodec) -> Request:
+    """What was asked, from what was logged."""
+    now = body["decided_at"]
+    return Request(
+        body["decision_id"],
+        body["key"],
+        body["episode"],
+        body["step"],
+        states.decode(body["state"]),
+        body["state"],
+        body["observed_at"],
+        float("nan") if now is None else now,
+    )
+
+
+def entries_of(store: Store) -> Iterator[Entry]:
+    """Every entry, page by page."""
+    seq = 0
+    while page := store.read(seq, PAGE):
+        yield from page
+        seq = page[-1].seq
+
+
+def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> Replay:
+    """Compute every decision again from the log and compare bit for bit."""
+    report = Replay()
+    for entry, body in recomputed(store, problem, states):
+        report.decisions += 1
+        logged, computed = _comparable(entry.body), _comparable(json.loads(canonical(body)))
+        report.versions += any(entry.body["certificate"][name] != body["certificate"][name] for name in VERSIONS)
+        if canonical(logged) != canonical(computed):
+            report.different += 1
+            if len(report.differences) < SHOWN:
+                name, was, now = _first_difference(logged, computed)
+                report.differences.append(Difference(entry.seq, entry.body["decision_id"], name, was, now))
+    report.differences.sort(key=lambda difference: difference.seq)
+    report.outcomes = sum(entry.kind == "outcome" for entry in entries_of(store))
+    return report
+
+
+def _comparable(body: dict[str, Any]) -> dict[str, Any]:
+    """A decision without the names of the software that made it."""
+
+    def plain(certificate: Any) -> Any:
+        if certificate is None:
+            return None
+        return {name: value for name, value in certificate.items() if name not in VERSIONS}
+
+    return {**body, "certificate": plain(body["certificate"]), "proposal": plain(body["proposal"])}
+
+
+def _first_difference(a: Any, b: Any, path: str = "") -> tuple[str, Any, Any]:
+    """(path, one value, the other) of the first place where two JSON values differ."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        for name in sorted({*a, *b}):
+            if name not in a or name not in b or canonical(a[name]) != canonical(b[name]):
+                return _first_difference(a.get(name), b.get(name), f"{path}.{name}" if path else name)
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for place, (left, right) in enumerate(zip(a, b, strict=True)):
+            if canonical(left) != canonical(right):
+                return _first_difference(left, right, f"{path}[{place}]")
+    return path, a, b
+
+
+def summary_of(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
+    """What a comparison of versions looks at: who, what was proposed and played, why, and with which bounds."""
+    shown = body["proposal"] or body["certificate"]
+    return {
+        "seq": entry.seq,
+        "decision_id": body["decision_id"],
+        "proposed": body["proposed"],
+        "played": body["played"],
+        "reason": body["reason"],
+        "bounds": [float(limit["bound"]) for limit in shown["limits"]],
+        "radii": [float(limit["radius"]) for limit in shown["limits"]],
+        "library": shown["library"],
+        "kernel": shown["kernel"],
+    }
+
+
+def decisions_by_this_version(store: Store, problem: Problem, states: StateCodec | None = None) -> list[dict[str, Any]]:
+    """The decisions that this version of the library makes on the log, in its order."""
+    rows = [summary_of(entry, body) for entry, body in recomputed(store, problem, states)]
+    return sorted(rows, key=lambda row: int(row["seq"]))
+
+
+def decisions_in_the_log(store: Store) -> list[dict[str, Any]]:
+    """The decisions as they were made, in the same form."""
+    return [summary_of(entry, entry.body) for entry in entries_of(store) if entry.kind == "decision"]
+
+
+def write_decisions(rows: list[dict[str, Any]], path: Path, identity: str) -> None:
+    """Decisions of one version as a text file, a JSON object per line; the first names the log."""
+    lines = [json.dumps({"format": "tether-decisions-1", "log": identity}), *(json.dumps(row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read_decisions(path: Path, identity: str) -> list[dict[str, Any]]:
+    """The reverse of `write_decisions`; a file about another log is refused."""
+    try:
+        head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        if head.get("format") != "tether-decisions-1" or head.get("log") != identity:
+            raise InputError(f"{path} holds no decisions on this log ({identity}): its first line is {head}.")
+        return rows
+    except (OSError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} cannot be read as decisions of another version: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two versions on one log: how many decisions differ in action, reason and bound, and by how much at most."""
+
+    decisions: int
+    actions: int
+    reasons: int
+    bounds: int
+    largest: float
+    first: str
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return self.actions == self.reasons == self.bounds == 0 and not self.first
+
+
+def compare(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> Comparison:
+    """Decision by decision. Both must be about the same log; one that only one side has is the first difference."""
+    others = {row["seq"]: row for row in theirs}
+    actions = reasons = bounds = 0
+    largest, first = 0.0, ""
+    for row in mine:
+        other = others.pop(row["seq"], None)
+        if other is None:
+            first = first or f"decision {row['decision_id']} (entry {row['seq']}) is missing on one side"
+            continue
+        moved = max((abs(a - b) for a, b in zip(row["bounds"], other["bounds"], strict=False) if a != b), default=0.0)
+        acts = (row["proposed"], row["played"]) != (other["proposed"], other["played"])
+        why = row["reason"] != other["reason"]
+        shifts = row["bounds"] != other["bounds"]
+        actions, reasons, bounds, largest = actions + acts, reasons + why, bounds + shifts, max(largest, moved)
+        if (acts or why or shifts) and not first:
+            first = f"decision {row['decision_id']} (entry {row['seq']}): {other['played']} ({other['reason']}, bounds "
+            first += f"{other['bounds']}) against {row['played']} ({row['reason']}, bounds {row['bounds']})"
+    if others and not first:
+        first = f"entry {min(others)} is missing on one side"
+    return Comparison(len(mine), actions, reasons, bounds, largest, first)

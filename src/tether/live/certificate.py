@@ -1,0 +1,153 @@
+"""Certificates: everything that somebody needs who asks, later, why an action was thought safe."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from tether import __version__
+from tether.agents.state_file import KERNEL  # type: ignore[attr-defined]  # its own home is part of the kernels' digest
+from tether.records import CostBound, Origin, Radius
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The evidence for one constraint: cost <= bound <= threshold, with this radius.
+
+    `bounds` says what is bounded ("cost" or "expected cost"), `gate_bound` is what the independent gate computed
+    (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown.
+    """
+
+    bound: float
+    threshold: float
+    radius: float
+    origin: Origin
+    baseline_cost: float | None
+    bounds: str = "cost"
+    gate_bound: float | None = None
+
+    @property
+    def margin(self) -> float:
+        """τ − bound: what is left under the threshold."""
+        return self.threshold - self.bound
+
+    @classmethod
+    def of(cls, evidence: CostBound, gate_bound: float | None = None) -> Self:
+        """The evidence of a Decision, with the gate's own bound."""
+        known = None if math.isnan(evidence.baseline_cost) else evidence.baseline_cost
+        radius = evidence.radius
+        return cls(evidence.bound, evidence.threshold, radius.value, radius.origin, known, evidence.bounds, gate_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Why an action may be played: φ (d,), a bound per constraint, and what the bounds rest on.
+
+    `seq` and `head` name the entry of the log up to which outcomes were used, `data_version` counts those outcomes,
+    `model_hash` is a hash of the numbers that the decision was computed from.
+    """
+
+    feature: tuple[float, ...]
+    limits: tuple[Limit, ...]
+    is_baseline: bool
+    reason: str
+    detail: str
+    data_version: int
+    seq: int
+    head: str
+    model_hash: str
+    kernel: str = KERNEL
+    library: str = __version__
+    numpy: str = np.__version__
+
+    @property
+    def tightest(self) -> Limit:
+        """The constraint with the smallest margin."""
+        return min(self.limits, key=lambda limit: limit.margin)
+
+    @property
+    def margin(self) -> float:
+        """τ − bound of the tightest constraint."""
+        return self.tightest.margin
+
+    @property
+    def is_theorem(self) -> bool:
+        """Whether every radius is the theorem's; a tuned one forfeits the guarantee."""
+        return all(limit.origin == "theorem" for limit in self.limits)
+
+    @property
+    def holds(self) -> bool:
+        """Whether this justifies its action: a_0(s), or finite bounds under τ that the gate confirmed."""
+        return self.is_baseline or all(
+            math.isfinite(limit.bound) and limit.bound <= limit.threshold and limit.gate_bound is not None
+            for limit in self.limits
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON. Numbers that are not finite become strings, as JSON has none."""
+        return {
+            "feature": list(self.feature),
+            "limits": [
+                {
+                    "bound": _number(limit.bound),
+                    "threshold": _number(limit.threshold),
+                    "margin": _number(limit.margin),
+                    "radius": _number(limit.radius),
+                    "origin": limit.origin,
+                    "baseline_cost": _number(limit.baseline_cost),
+                    "bounds": limit.bounds,
+                    "gate_bound": _number(limit.gate_bound),
+                }
+                for limit in self.limits
+            ],
+            "is_baseline": self.is_baseline,
+            "reason": self.reason,
+            "detail": self.detail,
+            "data_version": self.data_version,
+            "seq": self.seq,
+            "head": self.head,
+            "model_hash": self.model_hash,
+            "kernel": self.kernel,
+            "library": self.library,
+            "numpy": self.numpy,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The reverse of `to_json`."""
+        limits = tuple(
+            Limit(
+                float(entry["bound"]),
+                float(entry["threshold"]),
+                float(entry["radius"]),
+                entry["origin"],
+                _maybe(entry["baseline_cost"]),
+                entry["bounds"],
+                _maybe(entry["gate_bound"]),
+            )
+            for entry in value["limits"]
+        )
+        return cls(**{**value, "feature": tuple(value["feature"]), "limits": limits})
+
+    def because(self, reason: str, detail: str) -> Self:
+        """The same evidence with another reason."""
+        return replace(self, reason=reason, detail=detail)
+
+
+def baseline_evidence(
+    baseline_cost: Any, threshold: tuple[float, ...], radii: tuple[Radius, ...]
+) -> tuple[CostBound, ...]:
+    """The evidence for a_0(s): its declared cost τ_h(s) (M,), or, where that is unknown, that it was declared safe."""
+    return tuple(
+        CostBound(tau if math.isnan(cost) else float(cost), tau, radius, float(cost))
+        for cost, tau, radius in zip(baseline_cost, threshold, radii, strict=True)
+    )
+
+
+def _number(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else repr(value)
+
+
+def _maybe(value: float | str | None) -> float | None:
+    return None if value is None else float(value)

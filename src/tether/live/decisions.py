@@ -1,0 +1,115 @@
+"""What the advisor hands back: decisions with their certificates, acknowledgments, and where it stands."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tether.errors import InputError
+from tether.live.certificate import Certificate
+from tether.live.states import StateCodec, decode_action
+from tether.records import Action, State
+
+
+class AlreadyRecorded(InputError):
+    """A decision has an outcome already, with other content. The first one stands; nothing was changed."""
+
+
+class UnknownDecision(InputError):
+    """No such decision is in the log: it was made elsewhere, or it could not be logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDecision:
+    """An action to play now, with the certificate that justifies it.
+
+    `proposed` is what the learner wanted; in shadow mode, or when something objected, `action` is a_0 all the same,
+    `reason` says what objected, and `proposal` is the certificate of what was proposed. `logged` is False if the log
+    could not be written: then the action is a_0, `id` is empty and no outcome can be recorded. `certified` is the share
+    of D(s) that could be played.
+    """
+
+    id: str
+    action: Action
+    certificate: Certificate
+    mode: str
+    proposed: Action
+    proposal: Certificate | None
+    is_baseline: bool
+    reason: str
+    detail: str
+    step: int
+    state: State
+    episode: str | int | None
+    certified: float
+    seq: int
+    logged: bool
+
+    @property
+    def feature(self) -> tuple[float, ...]:
+        """φ of the action (d,)."""
+        return self.certificate.feature
+
+    @classmethod
+    def from_body(cls, body: dict[str, Any], states: StateCodec, seq: int) -> Self:
+        """A decision as the log holds it, at entry `seq`."""
+        proposal = None if body["proposal"] is None else Certificate.from_json(body["proposal"])
+        return cls.made_of(
+            body, Certificate.from_json(body["certificate"]), proposal, states.decode(body["state"]), seq
+        )
+
+    @classmethod
+    def made_of(
+        cls, body: dict[str, Any], certificate: Certificate, proposal: Certificate | None, state: State, seq: int
+    ) -> Self:
+        """A decision from its body and the certificates in it."""
+        return cls(
+            id=body["decision_id"],
+            action=decode_action(body["played"]),
+            certificate=certificate,
+            mode=body["mode"],
+            proposed=decode_action(body["proposed"]),
+            proposal=proposal,
+            is_baseline=body["is_baseline"],
+            reason=body["reason"],
+            detail=body["detail"],
+            step=body["step"],
+            state=state,
+            episode=body["episode"],
+            certified=body["certified"],
+            seq=seq,
+            logged=seq > 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An outcome is in the log, durably, at entry `seq`; `repeated` if it was there before."""
+
+    decision_id: str
+    seq: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where an advisor stands, as of entry `seq` of its log.
+
+    `outcomes` counts what was learned from, `baseline` and `proposed` how many decisions played a_0 and how many wanted
+    something else, `unsynced` entries that have arrived out of order and wait for others.
+    """
+
+    mode: str
+    stopped: str
+    alarm: str
+    seq: int
+    head: str
+    data_version: int
+    decisions: int
+    baseline: int
+    proposed: int
+    refusals: int
+    outcomes: int
+    costs: int
+    spent: tuple[float, ...]
+    certified: float
+    unsynced: int
+    store_error: str

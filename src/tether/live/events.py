@@ -1,0 +1,224 @@
+"""What is logged: one frozen, strict model per kind of event, and the way to a `Draft` and back.
+
+A store sees only a kind, a JSON body and keys that may occur once. Here the bodies get their names and types.
+States and actions are JSON as the caller gave them; numbers are finite; a missing cost is null.
+"""
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue, NonNegativeInt, ValidationError
+
+from tether.errors import AlteredLog, InputError
+from tether.live.store import Draft, Entry
+
+
+class Event(BaseModel):
+    """Base of all events. `kind` is the name in the log; `keys` are what may occur once in the whole log."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    kind: ClassVar[str]
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that make a repeat of this event visible; none for events that may come again."""
+        return ()
+
+    def draft(self) -> Draft:
+        """The event, ready to be appended."""
+        return Draft(self.kind, self.model_dump(mode="json"), self.keys())
+
+
+class DecisionMade(Event):
+    """A decision left the advisor: what was proposed, what was played, φ of what was played (d,), and the certificate.
+
+    `key` is the caller's idempotency key. In shadow mode `played` is a0 and `proposed` what would have been played;
+    `proposal` is the certificate of what was proposed, where that was not played. `decided_at` is the advisor's clock,
+    `certified` the share of D(s) that is certified.
+    """
+
+    kind: ClassVar[str] = "decision"
+
+    decision_id: str
+    key: str | None
+    episode: str | int | None
+    step: NonNegativeInt
+    state: JsonValue
+    mode: str
+    proposed: JsonValue
+    played: JsonValue
+    feature: list[FiniteFloat]
+    is_baseline: bool
+    reason: str
+    detail: str
+    certificate: dict[str, JsonValue]
+    observed_at: FiniteFloat | None = None
+    decided_at: FiniteFloat | None = None
+    proposal: dict[str, JsonValue] | None = None
+    certified: FiniteFloat | None = None
+
+    def keys(self) -> tuple[str, ...]:
+        """One entry per decision, and one per idempotency key. The key comes first: a repeat gets the old decision."""
+        request = () if self.key is None else (request_key(self.key),)
+        return (*request, decision_key(self.decision_id))
+
+
+class OutcomeRecorded(Event):
+    """What was seen after a decision. `feature` (d,) is φ of the action that was *applied*; `cost` (M,) or null.
+
+    `bound` (M,) is the certificate's, if it speaks of the applied action.
+    """
+
+    kind: ClassVar[str] = "outcome"
+
+    decision_id: str
+    step: NonNegativeInt
+    state: JsonValue
+    feature: list[FiniteFloat]
+    applied: JsonValue
+    reward: FiniteFloat
+    cost: list[FiniteFloat] | None
+    next_state: JsonValue
+    bound: list[FiniteFloat] | None = None
+
+    def keys(self) -> tuple[str, ...]:
+        """Exactly one outcome per decision."""
+        return (outcome_key(self.decision_id),)
+
+
+class ModeChanged(Event):
+    """Somebody set the mode."""
+
+    kind: ClassVar[str] = "mode"
+
+    mode: str
+    by: str
+    why: str
+    criteria: dict[str, JsonValue] | None = None
+
+
+class Stopped(Event):
+    """Somebody threw the kill switch: a0 from here on."""
+
+    kind: ClassVar[str] = "stopped"
+
+    by: str
+    why: str
+
+
+class Resumed(Event):
+    """Somebody released the kill switch."""
+
+    kind: ClassVar[str] = "resumed"
+
+    by: str
+    why: str
+
+
+class Tripped(Event):
+    """A test of the assumptions, or a guard, failed: a0 from here on."""
+
+    kind: ClassVar[str] = "tripped"
+
+    test: str
+    message: str
+    number: NonNegativeInt = 0
+
+    def keys(self) -> tuple[str, ...]:
+        """Whoever sees the n-th alarm of a log first writes it down."""
+        return (f"tripped:{self.number}",)
+
+
+class AlarmReset(Event):
+    """Somebody looked into an alarm and reset it."""
+
+    kind: ClassVar[str] = "alarm-reset"
+
+    by: str
+    why: str
+
+
+class WarmStarted(Event):
+    """Data from before the log: rows of (φ, z, …), and their digest, which may occur once."""
+
+    kind: ClassVar[str] = "warm-start"
+
+    digest: str
+    rows: list[dict[str, JsonValue]]
+    source: str = ""
+
+    def keys(self) -> tuple[str, ...]:
+        """The same rows only once."""
+        return (f"warm-start:{self.digest}",)
+
+
+class GateRefused(Event):
+    """The independent gate did not confirm a certificate, so a0 was played: both sets of numbers, and why."""
+
+    kind: ClassVar[str] = "gate-refused"
+
+    decision_id: str
+    mine: dict[str, JsonValue]
+    theirs: dict[str, JsonValue]
+    why: str = ""
+
+
+class Configured(Event):
+    """What an advisor was started with, where that differs from the last time: all that a replay needs to know."""
+
+    kind: ClassVar[str] = "configured"
+
+    problem: dict[str, JsonValue]
+    config: dict[str, JsonValue]
+    guards: dict[str, JsonValue]
+    watch: bool
+    library: str
+    kernel: str
+    numpy: str
+
+
+EVENTS: dict[str, type[Event]] = {
+    model.kind: model
+    for model in (
+        DecisionMade,
+        OutcomeRecorded,
+        ModeChanged,
+        Stopped,
+        Resumed,
+        Tripped,
+        AlarmReset,
+        WarmStarted,
+        GateRefused,
+        Configured,
+    )
+}
+"""Kind -> model."""
+
+
+def decision_key(decision_id: str) -> str:
+    """The uniqueness key of a decision."""
+    return f"decision:{decision_id}"
+
+
+def request_key(key: str) -> str:
+    """The uniqueness key of a caller's idempotency key."""
+    return f"request:{key}"
+
+
+def outcome_key(decision_id: str) -> str:
+    """The uniqueness key of a decision's outcome."""
+    return f"outcome:{decision_id}"
+
+
+def event_of(entry: Entry) -> Event:
+    """The event that an entry holds. An unknown kind is an InputError; a body that does not fit it, an AlteredLog."""
+    model: Any = EVENTS.get(entry.kind)
+    if model is None:
+        raise InputError(
+            f"entry {entry.seq} is of kind {entry.kind!r}, which this version of Tether does not know: the log was "
+            "written by a newer one, or by other software."
+        )
+    try:
+        event: Event = model.model_validate_json(entry.text)
+    except ValidationError as error:
+        raise AlteredLog(f"entry {entry.seq} is not a {entry.kind!r} event: {error}.", entry.seq) from error
+    return event

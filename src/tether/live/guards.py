@@ -1,0 +1,122 @@
+"""Guards: limits that the theorem does not know. Each one that objects gives the safe action, with the reason."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from tether.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guards:
+    """What stands between a certified proposal and the system, besides the gate.
+
+    Attributes:
+        margin_share: guarded mode leaves this share of the gap τ − τ_h(s) unused; on rays by playing them shorter.
+        guarded_rate: guarded mode plays anything but a_0 in at most this share of the last `rate_window` decisions.
+        live_rate: the same for live mode; 1 is no limit.
+        rate_window: how many decisions the rates look back on.
+        budget: largest sum of observed costs, one per constraint (or one number for all); None is no limit. A recorded
+            outcome without a cost counts as τ. Once a proposal's bound no longer fits, a_0 is played.
+        budget_window: how many outcomes the budget looks back on; None is all of them.
+        max_age: seconds after which an observation is too old to act on; None does not ask. With a limit, a request
+            without `observed_at` counts as too old.
+        max_ahead: seconds by which an observation may lie in the future, and a clock behind the log, before both are
+            disbelieved.
+    """
+
+    margin_share: float = 0.25
+    guarded_rate: float = 0.5
+    live_rate: float = 1.0
+    rate_window: int = 100
+    budget: float | tuple[float, ...] | None = None
+    budget_window: int | None = None
+    max_age: float | None = None
+    max_ahead: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("margin_share", "guarded_rate", "live_rate"):
+            _check(name, getattr(self, name), 0.0, 1.0)
+        for name in ("max_age", "max_ahead"):
+            if getattr(self, name) is not None:
+                _check(name, getattr(self, name), 0.0, 1e12)
+        for name in ("rate_window", "budget_window"):
+            size = getattr(self, name)
+            if size is None and name == "budget_window":
+                continue
+            if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 100_000:
+                raise InputError(f"{name} must be an integer from 1 to 100000, but is {size!r}.")
+        if self.budget is not None:
+            parts = self.budget if isinstance(self.budget, tuple | list) else (self.budget,)
+            for part in parts:
+                _check("budget", part, -1e300, 1e300)
+            object.__setattr__(self, "budget", tuple(float(part) for part in parts))
+
+    def budgets(self, constraints: int) -> tuple[float, ...] | None:
+        """The budget of each constraint (M,), or None."""
+        if self.budget is None or not isinstance(self.budget, tuple):
+            return None
+        parts = self.budget * constraints if len(self.budget) == 1 else self.budget
+        if len(parts) != constraints:
+            raise InputError(f"budget has {len(parts)} entries, but there are {constraints} constraints.")
+        return parts
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, for the log."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The reverse of `to_json`."""
+        parts: dict[str, Any] = {name: tuple(part) if isinstance(part, list) else part for name, part in value.items()}
+        return cls(**parts)
+
+
+def stale(guards: Guards, observed_at: float | None, now: float, latest: float) -> str:
+    """Why an input is too old, or its time cannot be believed; empty if it may be acted on.
+
+    `now` is the advisor's clock, `latest` the newest time that the log knows: a clock far behind it has jumped back.
+    """
+    if guards.max_age is None:
+        return ""
+    if not math.isfinite(now) or latest - now > guards.max_ahead:
+        return f"the clock says {now:.3f}, but a decision was made at {latest:.3f}: it went back, ages mean nothing"
+    if observed_at is None:
+        return f"the request does not say when its state was observed, and max_age is {guards.max_age:g} s"
+    age = now - observed_at
+    if not age <= guards.max_age:
+        return f"the state was observed {age:.3f} s ago, and max_age is {guards.max_age:g} s"
+    if not age >= -guards.max_ahead:
+        return f"the state was observed {-age:.3f} s in the future, and max_ahead is {guards.max_ahead:g} s"
+    return ""
+
+
+def over_rate(guards: Guards, mode: str, others: int) -> str:
+    """Why one more decision other than a_0 would be too many, after `others` of them in the window; empty if not."""
+    share = guards.live_rate if mode == "live" else guards.guarded_rate
+    if share >= 1.0:
+        return ""
+    most = math.floor(share * guards.rate_window)
+    if others < most:
+        return ""
+    return f"{others} of the last {guards.rate_window} decisions were not a_0, and {mode} mode allows {most}"
+
+
+def over_budget(guards: Guards, spent: tuple[float, ...], bounds: tuple[float, ...]) -> str:
+    """Why a proposal with these bounds (M,) no longer fits the budget, after `spent` (M,); empty if it does."""
+    budgets = guards.budgets(len(spent))
+    if budgets is None:
+        return ""
+    for j, (limit, total, bound) in enumerate(zip(budgets, spent, bounds, strict=True)):
+        if not total + bound <= limit:
+            span = f"the last {guards.budget_window} outcomes" if guards.budget_window else "all outcomes"
+            return (
+                f"cost {j} of {span} adds up to {total:.6g}; a bound of {bound:.6g} more passes the budget {limit:.6g}"
+            )
+    return ""
+
+
+def _check(name: str, value: object, low: float, high: float) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= float(value) <= high:  # type: ignore[arg-type]
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}, but is {value!r}.")

@@ -1,0 +1,246 @@
+"""The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing."""
+
+import hashlib
+import io
+import json
+import tempfile
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tether.agents.checks import checked_feature
+from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.state_file import fingerprint
+from tether.check.monitor import Alarm, Monitor
+from tether.errors import InputError, StateFileError, TetherError
+from tether.learning.safe_sets import ALL, STATE
+from tether.learning.statistics import observe
+from tether.live.gate import Gate
+from tether.live.gate_model import Terms
+from tether.live.live_agent import LiveAgent
+from tether.live.states import StateCodec
+from tether.live.store import Entry
+from tether.problem.problem import KnownState, Problem
+from tether.records import Decision, State, Transition
+
+FORMAT = "tether-learner-1"
+MOST_KNOWN = 4096
+"""States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
+
+
+def live_config(problem: Problem) -> SlucbConfig:
+    """The default for live use: at H = 1 a plan is one regression and made after every outcome; else on doubling."""
+    return SlucbConfig(replan="every-episode" if problem.horizon == 1 else "on-doubling")
+
+
+class Learner:
+    """SLUCB-QVI, the gate's own sums and the monitor, after the outcomes of the log up to entry `seq`.
+
+    The state is a function of those entries alone: a plan is made at the start, and after an outcome whenever one is
+    due. So replicas of one log agree bit for bit, and so does a restart.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: SlucbConfig | None = None,
+        *,
+        watch: bool = True,
+        states: StateCodec | None = None,
+    ) -> None:
+        self.problem, self.config = problem, config or live_config(problem)
+        self.states = states or StateCodec()
+        self.agent = LiveAgent(problem, self.config)
+        if watch:
+            self.agent.watch = Monitor(problem, pooled=self.config.pooled)
+        self.agent.plan()
+        self.gate = Gate(terms_of(self.agent))
+        self.seq = 0
+        self._hashes: dict[int, str] = {}
+        self._known: dict[int, KnownState] = {}
+        told = {"config": asdict(self.config), "problem": fingerprint(problem)}
+        self._told = json.dumps(told, sort_keys=True).encode()
+
+    @property
+    def version(self) -> int:
+        """Number of outcomes learned from."""
+        return self.agent.data_version
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """A test of the assumptions that failed, until it is reset."""
+        return None if self.agent.watch is None else self.agent.watch.alarm
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry of the log into account. Entries that teach nothing only move `seq`."""
+        if entry.seq != self.seq + 1:
+            raise InputError(f"entry {entry.seq} cannot follow entry {self.seq}: a log is applied without gaps.")
+        try:
+            if entry.kind == "outcome":
+                self._learn(entry.body)
+            elif entry.kind == "warm-start":
+                for row in entry.body["rows"]:
+                    self._learn(row)
+            elif entry.kind == "alarm-reset" and self.agent.watch is not None:
+                self.agent.watch.reset(str(entry.body["why"]))
+        except (TetherError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"entry {entry.seq} ({entry.kind}) does not fit this problem: {error} Was the problem changed since? "
+                "Start a new log, and hand the old data to warm_start."
+            ) from error
+        self.seq = entry.seq
+
+    def _learn(self, body: dict[str, Any]) -> None:
+        """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
+        step, cost, reward = int(body["step"]), body["cost"], body["reward"]
+        feature = checked_feature(body["feature"], self.problem)
+        costs = None if cost is None else np.array(cost, dtype=np.float64)
+        if reward is None:
+            self._learn_cost(step, feature, costs)
+        else:
+            state = self.states.decode(body["state"])
+            # at H = 1 nothing follows: next states are logged, but would only fill tables
+            after = self.states.decode(body["next_state"]) if self.problem.horizon > 1 else None
+            told = None if costs is None else tuple(costs.tolist())
+            self.agent.observe(Transition(step, state, feature, float(reward), told, after))
+        if costs is not None:
+            self.gate.add(step, feature, costs)
+        if self.agent.plans_are_due:
+            self.agent.plan()
+        self._hashes.clear()
+
+    def _learn_cost(self, step: int, feature: NDArray[np.float64], costs: NDArray[np.float64] | None) -> None:
+        """An old row without a reward: it teaches the cost alone, so the value regression is a copy thrown away."""
+        if costs is None or costs.shape != (self.problem.constraints,):
+            raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
+        memory, stages = self.agent.memory, len(self.agent.memory.cost_moment)
+        parts: dict[str, Any] = {
+            name: array.copy() for name, array in memory.value._asdict().items() if isinstance(array, np.ndarray)
+        }
+        apart = memory._replace(value=memory.value._replace(**parts), reward_moment=memory.reward_moment.copy())
+        stage = step if stages > 1 else 0
+        observe(apart, self.agent.rules, stage, step, feature, 0.0, costs, True, -1)
+        self.agent.note_steps(1)
+        if self.agent.watch is not None:
+            self.agent.watch.observe(step, feature, costs)
+
+    def look_up(self, state: State) -> KnownState:
+        """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
+        if not isinstance(self.problem.states, range) or type(state) is not int:
+            return self.problem.look_up(state)
+        known = self._known.get(state)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[state] = self.problem.look_up(state)
+        return known
+
+    def propose(self, step: int, state: State, known: KnownState | None = None) -> Decision:
+        """The learner's choice with its evidence, from everything applied so far. Changes nothing.
+
+        `known` is what the problem says about the state, if it was looked up already.
+        """
+        if known is None:
+            return self.agent.propose(step, state)
+        return self.agent.propose_at(step, state, known)
+
+    def prepare(self, step: int) -> None:
+        """Solve and hash now what the next decision at this step would need, and keep it: it changes no number."""
+        self.gate.prepare(step)
+        self.model_hash(step)
+
+    def model_hash(self, step: int) -> str:
+        """A hash of the numbers that a decision at this step is computed from: equal hashes, equal decisions."""
+        found = self._hashes.get(step)
+        if found is None:
+            memory, plan = self.agent.memory, self.agent.current
+            stage = step if len(memory.cost_moment) > 1 else 0
+            digest = hashlib.sha256(self._told)
+            parts = (memory.cost.factor, memory.cost.log_det, memory.cost.least, memory.cost.grid_log_det)
+            for array in (*parts, memory.cost_moment, memory.value.factor, self.gate.gram, self.gate.moment):
+                digest.update(np.ascontiguousarray(array[stage]).tobytes())
+            digest.update(plan.weights[step].tobytes() + plan.made.tobytes())
+            found = self._hashes[step] = digest.hexdigest()
+        return found
+
+    def to_bytes(self) -> bytes:
+        """Everything that the future depends on; the same state gives the same bytes."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "agent"
+            self.agent.save(path)
+            with zipfile.ZipFile(path) as saved:
+                files = {f"agent/{name}": saved.read(name) for name in sorted(saved.namelist())}
+        for name, array in self.gate.arrays().items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, array, allow_pickle=False)
+            files[f"gate/{name}.npy"] = buffer.getvalue()
+        watch = self.agent.watch is not None
+        header = {"format": FORMAT, "seq": self.seq, "watch": watch, "told": self._told.decode()}
+        files["learner.json"] = json.dumps(header, sort_keys=True).encode()
+        return _packed(files)
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, problem: Problem, config: SlucbConfig | None = None, *, states: StateCodec | None = None
+    ) -> Self:
+        """The learner as it was. Bytes of another problem, configuration or format are refused."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as packed:
+                files = {name: packed.read(name) for name in packed.namelist()}
+            header = json.loads(files["learner.json"])
+            learner = cls(problem, config, watch=bool(header["watch"]), states=states)
+            if header["format"] != FORMAT or header["told"] != learner._told.decode():
+                raise StateFileError("the snapshot is of another problem, configuration or format.")
+            learner._take(files, header)
+        except (LookupError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise StateFileError(f"the snapshot is not a complete learner: {error}.") from error
+        return learner
+
+    def _take(self, files: dict[str, bytes], header: dict[str, Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "agent"
+            inner = {name.removeprefix("agent/"): data for name, data in files.items() if name.startswith("agent/")}
+            path.write_bytes(_packed(inner))
+            self.agent = LiveAgent.restore(path, self.problem)
+        arrays = {
+            name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
+            for name in self.gate.arrays()
+        }
+        self.gate.take(arrays)
+        self.seq = int(header["seq"])
+
+
+def terms_of(agent: SlucbQvi) -> Terms:
+    """What the gate is told of this agent: constants of the problem, never a number that the learner computed."""
+    problem, rules, config = agent.problem, agent.rules, agent.config
+    conditioning: Literal["state", "all", "unknown"] = "unknown"
+    if rules.conditioning == ALL:
+        conditioning = "all"
+    elif rules.conditioning == STATE:
+        conditioning = "state"
+    return Terms(
+        conditioning=conditioning,
+        radius=config.cost_radius,
+        reduces=config.explorer != "paper",
+        threshold=np.array(problem.threshold),
+        noise=np.array(problem.noise),
+        gamma_norm=rules.gamma_norm.copy() if conditioning == "all" else np.array(problem.gamma_norm),
+        confidence=problem.confidence,
+        stages=1 if config.pooled else int(problem.horizon),
+        ridge=float(agent.memory.cost.ridge),
+        basis=agent.memory.cost.basis.copy(),
+        known_gamma=rules.known_gamma.copy(),
+    )
+
+
+def _packed(files: dict[str, bytes]) -> bytes:
+    """A zip file whose bytes depend on the contents alone: no times, a fixed order."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name), files[name])
+    return buffer.getvalue()

@@ -1,0 +1,166 @@
+"""The log in a PostgreSQL database: for several processes, on several machines, that share one learner."""
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tether.errors import InputError, StoreError
+from tether.live.sql_rows import row_of
+from tether.live.sql_store import SqlStore
+from tether.live.store import FORMAT, Entry, canonical
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as missing:
+    raise InputError('a log in PostgreSQL needs psycopg: pip install "tether-rl[postgres]".') from missing
+
+_SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS {name};
+CREATE TABLE {name}.meta (name text PRIMARY KEY, value text NOT NULL);
+CREATE TABLE {name}.entries (seq bigint PRIMARY KEY, time double precision NOT NULL, kind text NOT NULL,
+    body text NOT NULL, keys text NOT NULL, previous text NOT NULL, hash text NOT NULL);
+CREATE TABLE {name}.keys (key text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL);
+CREATE TABLE {name}.snapshots (seq bigint PRIMARY KEY, digest text NOT NULL, data bytea NOT NULL);
+CREATE FUNCTION {name}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'the log is append-only'; END $$;
+CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}.entries
+    FOR EACH STATEMENT EXECUTE FUNCTION {name}.refuse();
+"""
+
+_ROW = ("seq", "time", "kind", "body", "keys", "previous", "hash")
+
+_INSERTION = """
+WITH written AS (
+    INSERT INTO {0}entries (seq, time, kind, body, keys, previous, hash) SELECT * FROM json_to_recordset(?::json)
+    AS row(seq bigint, time float8, kind text, body text, keys text, previous text, hash text))
+INSERT INTO {0}keys (key, seq) SELECT * FROM json_to_recordset(?::json) AS row(key text, seq bigint)
+"""
+
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "application_name": "tether",
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+}
+"""Connection settings that hold unless the address says otherwise: an answer that never comes must become an error."""
+
+
+class PostgresStore(SqlStore):
+    """A `Store` in the tables of one schema of a PostgreSQL database (UTF-8), created on first use unless `read_only`.
+
+    `address` is a libpq address ("postgresql://user@host/database" or "host=… dbname=…"); no error repeats it.
+    Writers take turns by an advisory lock. `patience` is how many seconds one waits for its turn.
+    """
+
+    errors = psycopg.Error
+    mark = "%s"
+    within = "= ANY(?)"
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        schema: str = "tether",
+        clock: Callable[[], float] = time.time,
+        identity: str | None = None,
+        patience: float = 10.0,
+        read_only: bool = False,
+    ) -> None:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema) or schema.startswith("pg_"):
+            raise InputError(f"schema {schema!r} must be lower-case letters, digits and _, and not begin with pg_.")
+        super().__init__(f"the log in schema {schema!r} of PostgreSQL", f"{schema}.", clock=clock, read_only=read_only)
+        self._schema, self._patience = schema, patience
+        self._insertion = self._sql(_INSERTION)
+        try:
+            self._settings: dict[str, Any] = _DEFAULTS | conninfo_to_dict(address)
+        except psycopg.Error:
+            raise InputError("the address of the database is not one that PostgreSQL's client can read.") from None
+        try:
+            with psycopg.connect(**self._settings, autocommit=True) as connection:
+                self._open_log(connection, identity or secrets.token_hex(16))
+        except psycopg.Error as error:
+            raise self._refusal("opened", error) from error
+
+    def _open_log(self, connection: Any, identity: str) -> None:
+        """Check what the schema holds, and make it a log if it is empty. Nothing is written to a foreign one."""
+        if not self._tables(connection) and not self._read_only:
+            self._begin(connection)
+            if not self._tables(connection):  # another process may have been faster
+                connection.execute(_SCHEMA.format(name=self._schema))
+                for row in (("format", FORMAT), ("identity", identity)):
+                    connection.execute(self._sql("INSERT INTO {}meta (name, value) VALUES (?, ?)"), row)
+            self._commit(connection)
+        self._check_log(connection)
+
+    def _tables(self, connection: Any) -> set[str]:
+        sql = "SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = %s"
+        return {name for (name,) in connection.execute(sql, (self._schema,)).fetchall()}
+
+    def _check_log(self, connection: Any) -> None:
+        tables = self._tables(connection)
+        if not tables:
+            raise StoreError(f"{self._where} does not exist: there is nothing to read.")
+        if not tables >= {"meta", "entries", "keys", "snapshots"}:
+            raise StoreError(
+                f"{self._where} holds tables of other software. They were left alone: choose another schema."
+            )
+        self._check_format(dict(connection.execute(self._sql("SELECT name, value FROM {}meta")).fetchall()))
+
+    def _connect(self, *, writing: bool) -> Any:
+        connection = psycopg.connect(**self._settings, autocommit=True)
+        try:
+            self._check_log(connection)
+            if writing:
+                self._check_server(connection)
+            else:
+                connection.execute(
+                    "SET default_transaction_read_only = on; SET statement_timeout = '60s'; SET enable_seqscan = off"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_server(self, connection: Any) -> None:
+        """Refuse a server that could not keep the promises: durable when acknowledged, and every key storable."""
+        settings = connection.execute("SELECT current_setting('fsync'), current_setting('server_encoding')").fetchone()
+        for name, value, needed in zip(("fsync", "server_encoding"), settings, ("on", "UTF8"), strict=True):
+            if value != needed:
+                raise StoreError(f"{self._where}: the server has {name} = {value}, a log needs {needed}.")
+
+    def _begin(self, connection: Any) -> None:
+        """Take the lock. It goes with the transaction, so a killed writer frees it; a stuck one loses it in time.
+
+        Sequential scans are off because plans are kept: one made while the table was small would scan a large one.
+        """
+        digest = hashlib.sha256(f"{FORMAT} {self._schema}".encode()).digest()
+        wait = max(1, round(1000 * self._patience))
+        connection.execute(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on; "
+            f"SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = '30s'; "
+            f"SET LOCAL statement_timeout = {wait + 60_000}; SET LOCAL enable_seqscan = off; "
+            f"SELECT pg_advisory_xact_lock({int.from_bytes(digest[:8], signed=True)})"
+        )
+
+    def _insert(self, connection: Any, entries: list[Entry]) -> None:
+        """One statement for the whole batch, its rows as one JSON text: parameters, each for itself, cost far more."""
+        rows = [dict(zip(_ROW, row_of(entry), strict=True)) for entry in entries]
+        keys = [{"key": key, "seq": entry.seq} for entry in entries for key in entry.unique]
+        connection.execute(self._insertion, (canonical(rows), canonical(keys)))
+
+    def _commit(self, connection: Any) -> None:
+        answer = connection.execute("COMMIT").statusmessage
+        if answer != "COMMIT":
+            raise StoreError(f"{self._where}: the server answered a commit with {answer!r}; nothing was logged.")
+
+    def _lost(self, error: Exception) -> bool:
+        """A lost connection has no SQLSTATE, or one of class 08 (connection) or 57P (the server was shut down)."""
+        state = getattr(error, "sqlstate", None)
+        return isinstance(error, psycopg.OperationalError) and (state is None or state.startswith(("08", "57P")))
+
+    def _strings(self, strings: Sequence[str]) -> Any:
+        return list(strings)

@@ -1,0 +1,142 @@
+"""Answers: decisions as JSON, and every error as a problem (RFC 9457) with its way out."""
+
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+
+from tether.errors import AlteredLog, StoreBusy, StoreError, TetherError
+from tether.live.decisions import AlreadyRecorded, LiveDecision, UnknownDecision
+from tether.live.modes import PromotionRefused
+from tether.live.states import encode_action
+from tether.service import models
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": models.Problem, "content": {"application/problem+json": {}}, "description": text}
+    for status, text in {
+        400: "The request cannot be used.",
+        401: "No valid token.",
+        403: "The token lacks the role.",
+        404: "No such decision.",
+        409: "It contradicts what is in the log.",
+        413: "The body is too large.",
+        415: "The body is not JSON.",
+        422: "The request does not fit the description.",
+        503: "The log cannot be used now; try again.",
+    }.items()
+}
+
+
+def takes(model: type[BaseModel], *headers: dict[str, Any]) -> dict[str, Any]:
+    """What OpenAPI says of a route that the desk answers."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    told: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {**told, "parameters": list(headers)} if headers else told
+
+
+def describe(app: FastAPI, *read: type[BaseModel]) -> None:
+    """Add to OpenAPI the models that the desk reads."""
+    generated = app.openapi
+    _, made = models_json_schema([(model, "validation") for model in read], ref_template="#/components/schemas/{model}")
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            generated()["components"]["schemas"].update(made["$defs"])
+        return generated()
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def answer_of(decision: LiveDecision, body: dict[str, Any] | None) -> bytes:
+    """A decision as JSON, from its body in the log where it has one. Pydantic's serialiser is several times faster than
+    Python's, and its floats read back exactly."""
+    if body is None:
+        proposal = decision.proposal
+        body = {
+            "decision_id": decision.id,
+            "played": encode_action(decision.action),
+            "proposed": encode_action(decision.proposed),
+            "certificate": decision.certificate.to_json(),
+            "proposal": None if proposal is None else proposal.to_json(),
+            **{name: getattr(decision, name) for name in AS_THEY_ARE},
+        }
+    answer = {name: body[name] for name in AS_THEY_ARE}
+    answer.update(id=body["decision_id"], action=body["played"], proposed=body["proposed"], seq=decision.seq)
+    answer.update(certificate=body["certificate"], proposal=body["proposal"], logged=decision.logged)
+    return to_json(answer)
+
+
+AS_THEY_ARE = ("is_baseline", "reason", "detail", "mode", "step", "episode", "certified")
+"""Fields of an answer that are called the same in the log."""
+
+
+class Refusal(NamedTuple):
+    """An error for the caller: status, title, the way out, and which criteria of a promotion were not met."""
+
+    status: int
+    title: str
+    detail: str
+    unmet: list[str] | None = None
+
+    def to_json(self, request_id: str) -> bytes:
+        """As problem+json."""
+        told = {name: value for name, value in self._asdict().items() if value is not None}
+        return to_json({"type": "about:blank", **told, "request_id": request_id})
+
+    def headers(self) -> dict[str, str]:
+        """Headers that belong to it."""
+        told = {"content-type": "application/problem+json"}
+        if self.status == 401:
+            told["www-authenticate"] = "Bearer"
+        if self.status == 413:
+            told["connection"] = "close"
+        if self.status == 503:
+            told["retry-after"] = "1"
+        return told
+
+
+LATE = "the log took too long. Try again, with the same Idempotency-Key: nothing is then counted twice."
+
+
+def refusal_of(error: Exception) -> Refusal | None:
+    """The words for an error that is foreseen, None for any other. Addresses of databases stay out of them."""
+    if isinstance(error, ValidationError | RequestValidationError):
+        lines = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:5]]
+        return Refusal(422, "does not fit", "; ".join(lines))
+    if isinstance(error, HTTPException):
+        title = "too large" if error.status_code == 413 else "not possible"
+        return Refusal(error.status_code, title, str(error.detail))
+    if isinstance(error, TimeoutError):
+        return Refusal(503, "time-out", LATE)
+    if isinstance(error, UnknownDecision):
+        return Refusal(404, "unknown decision", str(error))
+    if isinstance(error, AlreadyRecorded):
+        return Refusal(409, "already recorded", str(error))
+    if isinstance(error, PromotionRefused):
+        return Refusal(409, "promotion refused", str(error), list(error.unmet))
+    if isinstance(error, AlteredLog):
+        return Refusal(503, "the log was altered", "the log is not what was written; nothing is decided.")
+    if isinstance(error, StoreBusy):
+        return Refusal(503, "too busy", "too many requests wait for the log; nothing was taken. Try again.")
+    if isinstance(error, StoreError):
+        return Refusal(503, "the log cannot be used now", "nothing was acknowledged; try again.")
+    return Refusal(400, "cannot be used", str(error)) if isinstance(error, TetherError) else None
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Every error as problem+json; what is not foreseen becomes a 500 in the doorway."""
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        refusal = refusal_of(error)
+        if refusal is None:
+            raise error
+        headers = refusal.headers() | (dict(getattr(error, "headers", None) or {}))
+        return Response(refusal.to_json(request.scope["state"]["request_id"]), refusal.status, headers)
+
+    for kind in (TetherError, TimeoutError, ValidationError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, refuse)

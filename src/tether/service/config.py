@@ -1,0 +1,145 @@
+"""The service's configuration: one TOML file, strict, with safe defaults.
+
+problem = "building:problem"        # module:name of a Problem, or of a function that returns one
+store = "decisions.db"              # an SQLite file next to this one
+# store_from = "TETHER_STORE"       # or: the environment variable that holds postgresql://user:secret@host/name
+tokens = "tokens.json"              # made by `tether token`; without it the service only listens on this machine
+
+host = "127.0.0.1"
+port = 8080
+
+[guards]
+max_age = 60.0                      # seconds after which an observation is too old to act on
+"""
+
+import ipaddress
+import os
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tether.errors import InputError
+
+
+class Section(BaseModel):
+    """Part of the configuration. A key that it does not know is refused, with the nearest right one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        for key in data if isinstance(data, dict) else ():
+            if key not in cls.model_fields:
+                close = get_close_matches(str(key), list(cls.model_fields), n=1, cutoff=0.5)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(cls.model_fields)}."
+                raise ValueError(f"unknown key {key!r}; {hint}")
+        return data
+
+
+class GuardsSection(Section):
+    """Limits beside the theorem's: `tether.live.guards.Guards`, key by key. The log's own, where none is given."""
+
+    margin_share: float | None = Field(default=None, ge=0.0, le=1.0)
+    guarded_rate: float | None = Field(default=None, ge=0.0, le=1.0)
+    live_rate: float | None = Field(default=None, ge=0.0, le=1.0)
+    rate_window: int | None = Field(default=None, ge=1, le=100_000)
+    budget: float | list[float] | None = None
+    budget_window: int | None = Field(default=None, ge=1, le=100_000)
+    max_age: float | None = Field(default=None, gt=0.0)
+    max_ahead: float | None = Field(default=None, ge=0.0)
+
+
+class LimitsSection(Section):
+    """What one client may ask of the service."""
+
+    body_bytes: int = Field(default=262_144, ge=1024, le=2**26)
+    seconds: float = Field(default=10.0, gt=0.0, le=600.0)  # for one request, the wait for the log included
+    waiting: int = Field(default=10_000, ge=1)  # drafts that may wait for the log before requests are refused
+
+
+class LabelsSection(Section):
+    """Names for people, on the dashboard."""
+
+    title: str = ""
+    constraints: list[str] = []
+    reward_unit: str = ""
+    cost_units: list[str] = []
+
+
+class ServiceConfig(Section):
+    """Everything that `tether serve` needs to know. `folder` is where the file lies; paths are relative to it."""
+
+    problem: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
+    store: str = "decisions.db"
+    store_from: str | None = None
+    tokens: str | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    workers: int = Field(default=1, ge=1, le=64)
+    watch: bool = True
+    when_store_fails: Literal["baseline", "refuse"] = "baseline"
+    snapshot_every: int = Field(default=5000, ge=1)
+    log_states: bool = False  # states are other people's data: kept out of the service's own log unless wanted
+    guards: GuardsSection = GuardsSection()
+    limits: LimitsSection = LimitsSection()
+    labels: LabelsSection = LabelsSection()
+    folder: Path = Field(default=Path(), exclude=True)
+
+    @model_validator(mode="after")
+    def _closed_unless_guarded(self) -> Self:
+        if self.tokens is None and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host!r} is open to other machines, but no tokens are set: make some with `tether token` "
+                "and name the file as tokens = ..., or listen on 127.0.0.1"
+            )
+        if self.workers > 1 and self.store_from is None and not self.store.startswith(("postgresql://", "postgres://")):
+            raise ValueError(
+                f"workers = {self.workers} need a log that processes share across restarts: a PostgreSQL store. "
+                "With SQLite use one worker"
+            )
+        return self
+
+    def store_address(self) -> str:
+        """Where the log is: an SQLite path, or postgresql://…, which may hold a password and is never printed."""
+        if self.store_from is not None:
+            address = os.environ.get(self.store_from, "")
+            if not address:
+                raise InputError(f"store_from names the environment variable {self.store_from!r}, which is not set.")
+            return address
+        if self.store.startswith(("postgresql://", "postgres://")):
+            return self.store
+        return str(self.folder / self.store)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_config(path: Path) -> ServiceConfig:
+    """The configuration in a TOML file; every mistake is named with its place."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+    if "folder" in data:
+        raise InputError(f"{path}: unknown key 'folder': paths are relative to the file itself.")
+    try:
+        return ServiceConfig.model_validate({**data, "folder": Path(path).resolve().parent})
+    except ValidationError as error:
+        lines = []
+        for mistake in error.errors():
+            place = ".".join(str(part) for part in mistake["loc"])
+            lines.append(f"{path}{f' at {place}' if place else ''}: {mistake['msg'].removeprefix('Value error, ')}.")
+        raise InputError("\n".join(lines)) from None

@@ -1,0 +1,161 @@
+"""The hub: the advisor between asyncio and the log. Requests that arrive together share one sync."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from tether.errors import StoreError
+from tether.live.advisor import Advisor, Pending
+from tether.live.decisions import LiveDecision, Recorded
+from tether.live.group_commit import GroupCommit
+from tether.live.store import Appended
+from tether.records import StarAction
+from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel
+
+
+class Decided(NamedTuple):
+    """A decision, and its body in the log; None if it could not be logged."""
+
+    decision: LiveDecision
+    body: dict[str, Any] | None
+
+
+class Waiting(NamedTuple):
+    """A request whose drafts are on their way to the log: how it ends, and the future of the one who waits for it."""
+
+    pending: Pending
+    finish: Callable[[Pending, list[Appended]], Any]
+    fail: Callable[[Pending, StoreError], Any]
+    answer: "asyncio.Future[Any]"
+
+
+class Hub:
+    """Decides on the event loop, which takes less than a thread would, and waits for the log without blocking it.
+
+    What came in during one turn of the loop is handed to the group commit together, and comes back together. The second
+    half of every request runs when its batch is back, whether or not somebody still waits for it: a client that hangs
+    up, or a time-out, leaves nothing half done.
+    """
+
+    def __init__(self, advisor: Advisor, *, waiting: int, seconds: float) -> None:
+        self.advisor = advisor
+        self._seconds = seconds
+        self._commit = GroupCommit(advisor.store, most_waiting=waiting)
+        self._gathered: list[Waiting] = []
+        self._away: set[Future[list[Appended]]] = set()
+        self._all_back = asyncio.Event()
+        self._all_back.set()
+
+    async def decide(self, asked: DecisionRequest, key: str | None) -> Decided:
+        """A decision, durably logged before it is handed out."""
+        state = wire_state(asked.state)
+        pending = self.advisor.begin_decide(state, asked.step, asked.episode, key=key, observed_at=asked.observed_at)
+        decided: Decided = await self._logged(pending, self._finish_decide, self._fail_decide)
+        return decided
+
+    async def record(self, told: OutcomeRequest) -> Recorded:
+        """An outcome, exactly once, durable before it is acknowledged."""
+        applied: Any = told.applied
+        if isinstance(applied, StarActionModel):
+            applied = StarAction(applied.ray, applied.length)
+        next_state = wire_state(told.next_state)
+        pending = self.advisor.begin_record(told.decision_id, told.reward, told.cost, next_state, applied)
+        recorded: Recorded = await self._logged(pending, self.advisor.finish_record, self._fail_record)
+        return recorded
+
+    def _finish_decide(self, pending: Pending, appended: list[Appended]) -> Decided:
+        return Decided(self.advisor.finish_decide(pending, appended), appended[-1].entry.body)
+
+    def _fail_decide(self, pending: Pending, error: StoreError) -> Decided:
+        return Decided(self.advisor.fail_decide(pending, error), None)
+
+    def _fail_record(self, pending: Pending, error: StoreError) -> None:
+        self.advisor.fail_record(error)
+        raise error
+
+    def _logged(
+        self,
+        pending: Pending,
+        finish: Callable[[Pending, list[Appended]], Any],
+        fail: Callable[[Pending, StoreError], Any],
+    ) -> "asyncio.Future[Any]":
+        """The answer to come. The first of a turn of the loop asks for the batch to be handed over at its end."""
+        loop = asyncio.get_running_loop()
+        if not self._gathered:
+            loop.call_soon(self._hand_over, loop)
+        self._gathered.append(Waiting(pending, finish, fail, loop.create_future()))
+        return self._gathered[-1].answer
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch, self._gathered = self._gathered, []
+        try:
+            written = self._commit.submit([draft for each in batch for draft in each.pending.drafts])
+        except StoreError as error:
+            _end(batch, None, error)
+            return
+        self._away.add(written)
+        self._all_back.clear()
+        timer = loop.call_later(self._seconds, _give_up, batch)
+
+        def back(done: "Future[list[Appended]]") -> None:
+            timer.cancel()
+            self._away.discard(done)
+            _end(batch, *_result_of(done))
+            if not self._away:
+                self._all_back.set()
+
+        written.add_done_callback(lambda done: loop.call_soon_threadsafe(back, done))
+
+    async def close(self) -> None:
+        """Finish what has begun, save a snapshot and let go of the log."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_back.wait(), self._seconds)
+        await asyncio.to_thread(self._commit.close)
+        with suppress(StoreError):  # a snapshot only saves time: the log alone is enough
+            self.advisor.snapshot()
+        self.advisor.close()
+
+
+def _result_of(done: "Future[list[Appended]]") -> tuple[list[Appended] | None, StoreError | None]:
+    """What the log says of a batch, or why it could not be written; an error that no store should raise counts too."""
+    error = done.exception()
+    if error is None:
+        return done.result(), None
+    return None, error if isinstance(error, StoreError) else StoreError(f"the log failed: {type(error).__name__}.")
+
+
+def _end(batch: list[Waiting], appended: list[Appended] | None, error: StoreError | None) -> None:
+    """The second half of each request of a batch, in the order of the log, and its answer if somebody still waits."""
+    start = 0
+    for each in batch:
+        end = start + len(each.pending.drafts)
+        try:
+            if appended is None:
+                answer = each.fail(each.pending, error or StoreError("the log gave no answer."))
+            else:
+                answer = each.finish(each.pending, appended[start:end])
+        except Exception as failure:  # of this request alone: the others of the batch are not to suffer for it
+            if not each.answer.done():
+                each.answer.set_exception(failure)
+        else:
+            if not each.answer.done():
+                each.answer.set_result(answer)
+        start = end
+
+
+def _give_up(batch: list[Waiting]) -> None:
+    """The log takes too long: whoever waits is told so. Their drafts may still be written, and are then learned."""
+    for each in batch:
+        if not each.answer.done():
+            each.answer.set_exception(TimeoutError())
+
+
+def wire_state(value: Any) -> Any:
+    """A state as it came in JSON. Lists become tuples, which have an identity; numpy takes them just as well."""
+    if isinstance(value, list):
+        return tuple(wire_state(entry) for entry in value)
+    if isinstance(value, dict):
+        return {name: wire_state(entry) for name, entry in value.items()}
+    return value

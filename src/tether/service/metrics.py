@@ -1,0 +1,60 @@
+"""Counts and times for Prometheus. Each process has its own; the log's own counts are the same in all."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from tether.live.decisions import LiveDecision, Status
+
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+class Metrics:
+    """The service's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._seconds = Histogram("tether_request_seconds", "Time per request.", ["method", "path", "status"],
+                                  buckets=BUCKETS, registry=self.registry)  # fmt: skip
+        self._decided = Counter(
+            "tether_decisions", "Decisions made here.", ["mode", "played", "reason"], registry=self.registry
+        )
+        self._recorded = Counter("tether_outcomes", "Outcomes recorded here.", ["repeated"], registry=self.registry)
+        names = {
+            "seq": "Entries of the log.", "data_version": "Outcomes learned from.", "stopped": "1: switched off.",
+            "alarm": "1: a test of the assumptions has failed.", "certified": "Share of D(s) certified, last decision.",
+            "refusals": "Certificates that the gate refused.", "store_error": "1: the log failed when last used.",
+            "unsynced": "Entries waiting for others.",
+        }  # fmt: skip
+        self._gauges = {name: Gauge(f"tether_{name}", text, registry=self.registry) for name, text in names.items()}
+        self._requests: dict[tuple[str, str, int], Histogram] = {}  # children at hand: `labels` is slow
+        self._decisions: dict[tuple[str, str, str], Counter] = {}
+        self._mode = Gauge("tether_mode", "1 for the present mode.", ["mode"], registry=self.registry)
+
+    def request(self, method: str, path: str, status: int, seconds: float) -> None:
+        """One request was answered."""
+        known = method if method in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        child = self._requests.get((known, path, status))
+        if child is None:
+            child = self._requests[known, path, status] = self._seconds.labels(known, path, str(status))
+        child.observe(seconds)
+
+    def decided(self, decision: LiveDecision) -> None:
+        """One decision was made."""
+        played = "baseline" if decision.is_baseline else "other"
+        labels = (decision.mode, played, decision.reason)
+        child = self._decisions.get(labels)
+        if child is None:
+            child = self._decisions[labels] = self._decided.labels(*labels)
+        child.inc()
+
+    def recorded(self, repeated: bool) -> None:
+        """One outcome was recorded."""
+        self._recorded.labels(str(repeated).lower()).inc()
+
+    def text(self, status: Status) -> bytes:
+        """Everything, in Prometheus' text format."""
+        for name, gauge in self._gauges.items():
+            value = getattr(status, name)
+            gauge.set(float(bool(value)) if isinstance(value, str) else float(value))
+        for mode in ("shadow", "guarded", "live"):
+            self._mode.labels(mode).set(float(status.mode == mode))
+        return generate_latest(self.registry)

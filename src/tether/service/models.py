@@ -1,0 +1,95 @@
+"""What goes over the wire, as models: they validate requests and make the OpenAPI description."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue
+
+Episode = Annotated[str, Field(max_length=200)] | int | None
+Key = Annotated[str, Field(min_length=1, max_length=400)]
+
+
+class Wire(BaseModel):
+    """A request. Keys that it does not know are refused: a misspelt one must not pass as missing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DecisionRequest(Wire):
+    """Ask for a decision: where the system stands. `observed_at` is when that was seen, in seconds since 1970."""
+
+    state: JsonValue
+    step: Annotated[int, Field(ge=0, strict=True)] = 0
+    episode: Episode = None
+    observed_at: FiniteFloat | None = None
+
+
+class StarActionModel(Wire):
+    """A point of a star-convex set: so far along a ray; ray -1 is the safe action."""
+
+    ray: Annotated[int, Field(ge=-1, strict=True)]
+    length: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class OutcomeRequest(Wire):
+    """Report what was seen after a decision, exactly once. `cost` is null if it was not measured.
+
+    `applied` is what was really done, if that was not the decision's action: another action, or its feature.
+    """
+
+    decision_id: Annotated[str, Field(min_length=1, max_length=200)]
+    reward: FiniteFloat
+    cost: FiniteFloat | list[FiniteFloat] | None
+    next_state: JsonValue = None
+    applied: int | StarActionModel | list[FiniteFloat] | None = None
+
+
+class ModeRequest(Wire):
+    """Enter a mode. Going up needs the criteria to be met; going down is always allowed."""
+
+    mode: Literal["shadow", "guarded", "live"]
+    why: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class Reasoned(Wire):
+    """An order of an admin, with its reason, for the log."""
+
+    why: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class DecisionAnswer(BaseModel):
+    """An action with the certificate that justifies it. `logged` is false if the log could not be written: then the
+    action is the safe one, there is no id, and no outcome can be reported."""
+
+    id: str
+    action: int | StarActionModel
+    is_baseline: bool
+    reason: str
+    detail: str
+    mode: str
+    proposed: int | StarActionModel
+    step: int
+    episode: Episode
+    certificate: dict[str, Any]
+    proposal: dict[str, Any] | None
+    certified: float
+    seq: int
+    logged: bool
+
+
+class OutcomeAnswer(BaseModel):
+    """The outcome is in the log, durably; `repeated` if it was there before."""
+
+    decision_id: str
+    seq: int
+    repeated: bool
+
+
+class Problem(BaseModel):
+    """What went wrong, and the way out (RFC 9457). `unmet` names the criteria that a promotion did not meet."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    request_id: str = ""
+    unmet: list[str] | None = None

@@ -1,0 +1,122 @@
+"""Tokens: who may do what. A file holds their SHA-256, never the tokens; 256 random bits need no slower hash."""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tether.errors import InputError
+
+Role = Literal["decide", "record", "read", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""decide asks for decisions, record reports outcomes, read sees everything, admin sets mode and switch."""
+
+PREFIX = "tether_"
+"""Makes a leaked token easy to find by scanners."""
+
+
+class Token(BaseModel):
+    """One token as the file keeps it: its hash, its owner's name, its roles, when it expires (since 1970)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    roles: Annotated[tuple[Role, ...], Field(min_length=1)]
+    expires: float | None = None
+
+
+class TokenFile(BaseModel):
+    """The file: a format and the tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["tether-tokens-1"] = "tether-tokens-1"
+    tokens: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is calling: a token's name and roles; anybody, with every role, where the service has no tokens."""
+
+    name: str
+    roles: tuple[Role, ...]
+
+
+NOBODY_ASKED = Caller("local", ROLES)
+"""The caller of a service without tokens, which only this machine can reach."""
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens of a file."""
+    try:
+        tokens = TokenFile.model_validate_json(path.read_bytes()).tokens
+    except OSError as error:
+        raise InputError(f"cannot read the tokens in {path}: {error.strerror or error}.") from error
+    except ValidationError as error:
+        raise InputError(f"{path} is not a file of tokens; make one with `tether token`: {error}.") from error
+    if not tokens:
+        raise InputError(f"{path} holds no token, so nobody could call the service: make one with `tether token`.")
+    return tokens
+
+
+def add_token(path: Path, name: str, roles: tuple[str, ...], expires: float | None) -> str:
+    """A new token, whose hash goes into the file (made if need be, for its owner's eyes only). Shown once: here."""
+    wrong = [role for role in roles if role not in ROLES]
+    if wrong or not roles:
+        raise InputError(f"roles are {', '.join(ROLES)}, not {', '.join(wrong) or 'none'}.")
+    old = read_tokens(path) if path.exists() else ()
+    if any(token.name == name for token in old):
+        raise InputError(f"{path} has a token named {name!r} already: use another name, or remove it first.")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    new = Token(name=name, sha256=_digest(secret), roles=tuple(roles), expires=expires)  # type: ignore[arg-type]
+    _write(path, (*old, new))
+    return secret
+
+
+def remove_token(path: Path, name: str) -> None:
+    """Forget a token; services that read the file at start need a restart."""
+    old = read_tokens(path)
+    left = tuple(token for token in old if token.name != name)
+    if len(left) == len(old):
+        raise InputError(f"{path} has no token named {name!r}; it has {', '.join(token.name for token in old)}.")
+    _write(path, left)
+
+
+def _write(path: Path, tokens: tuple[Token, ...]) -> None:
+    text = json.dumps(TokenFile(tokens=tokens).model_dump(mode="json"), indent=1) + "\n"
+    part = path.parent / f"{path.name}.part"
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def caller_of(tokens: tuple[Token, ...], header: str | None, now: float) -> Caller | None:
+    """Who sent this Authorization header; None if nobody we know, or if the token has expired.
+
+    Every token is compared, in constant time, so that the time taken says nothing.
+    """
+    scheme, _, secret = (header or "").partition(" ")
+    digest = _digest(secret.strip())
+    found: Token | None = None
+    for token in tokens:
+        if hmac.compare_digest(token.sha256, digest):
+            found = token
+    if found is None or scheme.lower() != "bearer" or (found.expires is not None and not now < found.expires):
+        return None
+    return Caller(found.name, found.roles)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

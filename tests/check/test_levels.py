@@ -1,0 +1,80 @@
+"""The monitor's level and power, over fresh seeds.
+
+The level is tested by an exact binomial bound: if the claimed probability of a false alarm is true, the test goes red
+by chance in fewer than one of a million runs. A companion named "…notices…" breaks the assumption: the rate rises.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from tether import Problem
+from tether.check.monitor import Monitor
+
+from .measure import TWINS
+from .measure import run as play
+
+FALSE_ALARM = 1e-6
+
+
+def allowed(runs: int, probability: float) -> int:
+    """The most alarms that a true probability explains with chance above FALSE_ALARM."""
+    return int(binom.isf(FALSE_ALARM, runs, probability))
+
+
+def alarms(seeds, law, *, level, told=1.0, count=250):
+    """Runs with an alarm. Features follow the last residual, which is what a learner does; noise ~ law, σ = told."""
+    problem = Problem.from_rays(
+        phi_0=np.full((1, 3), 1 / 3), endpoints=np.eye(3)[None], baseline_cost=None, horizon=1, threshold=9.0,
+        noise=told, gamma_norm=3.0,
+    )  # fmt: skip
+    total = 0
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 5])
+        monitor, gamma, last = Monitor(problem, level=level), rng.normal(size=3), 0.0
+        gamma *= 2.9 / np.linalg.norm(gamma)
+        for _ in range(count):
+            x = rng.dirichlet([1.0, 1.0, 1.0 + 4.0 * (last > 0.0)])
+            last = law(rng)
+            monitor.observe(0, x, np.array([gamma @ x + last]), 0.0, int(rng.integers(4)))
+            if monitor.alarm:
+                break
+        total += monitor.alarm is not None
+    return total
+
+
+LAWS = {
+    "gauss": lambda rng: rng.standard_normal(),
+    "coin": lambda rng: 2.0 * rng.integers(2) - 1.0,
+    "uniform": lambda rng: rng.uniform(-1.7, 1.7),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
+def test_a_false_alarm_is_no_more_likely_than_the_level(law):
+    """n = 200 runs, seeds 0..199, level 0.3, looked at throughout 250 outcomes; γ* is nearly as long as B."""
+    assert alarms(range(200), LAWS[law], level=0.3) <= allowed(200, 0.3)
+
+
+@pytest.mark.slow
+def test_the_level_test_notices_a_noise_that_is_told_too_small():
+    """The same measurement with σ told as two thirds of its size exceeds the same limit."""
+    assert alarms(range(200), LAWS["gauss"], level=0.3, told=2 / 3) > allowed(200, 0.3)
+
+
+@pytest.mark.slow
+def test_learners_on_true_worlds_are_left_alone():
+    """n = 30 runs of play, seeds 500..529, δ = 0.01, 1000 outcomes each."""
+    tripped = sum(play(seed, "true", episodes=500).alarm is not None for seed in range(500, 530))
+    assert tripped <= allowed(30, 0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twin", [name for name in TWINS if name not in ("true",) and "hump" not in name])
+def test_learners_on_wrong_worlds_are_tripped(twin):
+    """n = 6 runs of play, seeds 600..605, 3000 outcomes each: all tripped (the hump of docs/check.md need not be)."""
+    runs = [play(seed, twin, stop=True) for seed in range(600, 606)]
+    assert all(run.alarm is not None for run in runs)
+    if "half-way" in twin:
+        assert all(run.alarm > 1500 for run in runs)

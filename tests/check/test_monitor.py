@@ -1,0 +1,235 @@
+"""Monitor: what trips it, what does not, and how it is saved."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tether.check.monitor import SHARES, Alarm, Monitor
+from tether.errors import InputError, StateFileError
+
+from .cases import feed, linear, outcomes, simplex_problem
+
+
+def test_costs_that_are_linear_raise_no_alarm():
+    """Level 0.01 each, seeds 0..3, 800 observations; tests/statistical measures the rate."""
+    for seed in range(4):
+        assert feed(Monitor(simplex_problem()), outcomes(seed, 800, linear)) is None
+
+
+@pytest.mark.parametrize(
+    ("test", "latest", "cost", "noise"),
+    [
+        ("shape", 500, lambda g, x, t: g @ x + 1.5 * x[0] ** 2, 0.1),
+        ("drift", 700, lambda g, x, t: g @ x + 0.1 * (t >= 500), 0.1),
+        ("drift", 700, lambda g, x, t: g @ x + 0.5 * x[1] * (t >= 500), 0.1),
+        ("noise", 300, linear, 0.15),
+        ("norm", 300, lambda g, x, t: 20.0 * x[0], 0.1),
+    ],
+    ids=["curved", "shifted half-way", "turned half-way", "noisy", "steep"],
+)
+def test_each_failure_is_found_soon_and_named(test, latest, cost, noise):
+    for seed in range(3):
+        monitor = Monitor(simplex_problem())
+        count = feed(monitor, outcomes(seed, latest, cost, noise=noise))
+        assert count is not None, seed
+        assert monitor.alarm.test == test
+        assert monitor.alarm.evidence >= monitor.alarm.limit == monitor.limit
+        assert monitor.alarm.observations == count and monitor.alarm.constraint == 0
+        if test == "drift":
+            assert count > 500
+
+
+def test_a_curve_that_the_features_half_explain_is_still_found():
+    """x_0² is close to linear in x; only what is left of it counts, and it is 0.4σ. Without P it takes longer."""
+    monitor = Monitor(simplex_problem())
+    count = feed(monitor, outcomes(0, 600, lambda g, x, t: g @ x + 0.8 * x[0] ** 2))
+    assert count is not None and monitor.alarm.test == "shape"
+
+
+def test_a_cost_that_depends_on_the_state_is_found_when_states_are_told():
+    """Two states with the same features; one costs 0.1 = σ more."""
+    rng, told, untold = np.random.default_rng(0), Monitor(simplex_problem()), Monitor(simplex_problem())
+    for _ in range(600):
+        x, state = rng.dirichlet(np.ones(4)), int(rng.integers(2))
+        z = np.array([0.5 * x[0] + 0.1 * state + 0.1 * rng.standard_normal()])
+        told.observe(0, x, z, 0.0, ("state", state))
+        untold.observe(0, x, z, 0.0)
+    assert told.alarm is not None and told.alarm.test == "shape"
+    assert "a group of states" in told.alarm.message
+    assert untold.alarm is None
+
+
+def test_an_alarm_stays_until_reset_and_says_why_it_was_reset():
+    monitor = Monitor(simplex_problem())
+    feed(monitor, outcomes(0, 600, linear, noise=0.3))
+    first = monitor.alarm
+    assert first is not None
+    for x, z in outcomes(1, 800, linear):
+        monitor.observe(0, x, z, 0.0)
+    assert monitor.alarm is first
+    monitor.reset("the sensor was replaced")
+    assert monitor.alarm is None and monitor.observations == 0
+    assert monitor.resets == [f"the sensor was replaced (after: {first})"]
+    assert feed(monitor, outcomes(1, 400, linear)) is None
+
+
+def test_an_alarm_reads_as_a_sentence():
+    alarm = Alarm("noise", "the costs scatter", 7.25, 4.6, 120, 1)
+    expected = "noise test of cost 1: the costs scatter (log evidence 7.2 >= 4.6 after 120 observations)."
+    assert str(alarm) == expected
+    assert str(Alarm("shape", "bent", 5.0, 4.6, 9, -1)).startswith("shape test of the reward: bent")
+
+
+def test_the_level_is_divided_among_steps_and_constraints():
+    assert Monitor(simplex_problem(), level=0.05).limit == pytest.approx(np.log(1 / 0.05))
+    both = simplex_problem(horizon=3, constraints=2)
+    assert Monitor(both, level=0.05).limit == pytest.approx(np.log(6 / 0.05))
+    assert Monitor(both, level=0.05, pooled=True).limit == pytest.approx(np.log(2 / 0.05))
+    assert Monitor(both, level=0.05, pooled=True, reward_noise=0.5, trip_on_reward=True).limit == pytest.approx(
+        np.log(3 / 0.05)
+    )
+    assert Monitor(both).level == both.confidence
+    assert sum(SHARES.values()) == pytest.approx(1.0)
+
+
+def test_steps_are_tested_apart_unless_pooled():
+    """Step 1 costs 0.3 more than step 0: linear at each step, and only pooling makes it look like scatter."""
+    problem = simplex_problem(horizon=2)
+    apart, pooled = Monitor(problem), Monitor(problem, pooled=True)
+    for t, (x, z) in enumerate(outcomes(5, 500, linear)):
+        for monitor in (apart, pooled):
+            monitor.observe(t % 2, x, z + 0.3 * (t % 2), 0.0)
+    assert apart.alarm is None and pooled.alarm is not None
+    assert apart.observations == pooled.observations == 500
+
+
+def test_the_constraint_that_fails_is_the_one_that_is_named():
+    problem = simplex_problem(constraints=2)
+    monitor = Monitor(problem)
+    for x, z in outcomes(0, 400, linear):
+        monitor.observe(0, x, np.array([z[0], z[0] + 1.5 * x[0] ** 2]), 0.0)
+    assert monitor.alarm.constraint == 1
+
+
+@pytest.mark.parametrize("trips", [False, True])
+def test_a_reward_that_is_not_linear_warns_and_trips_only_on_request(trips):
+    monitor = Monitor(simplex_problem(), reward_noise=0.1, trip_on_reward=trips)
+    for x, z in outcomes(0, 800, linear):
+        monitor.observe(0, x, z, float(0.8 * x[0] ** 2))
+    assert monitor.warning is not None and monitor.warning.constraint == -1
+    assert (monitor.alarm is not None) is trips
+
+
+def test_a_missing_cost_changes_nothing():
+    monitor = Monitor(simplex_problem())
+    monitor.observe(0, np.full(4, 0.25), None, 0.3)
+    assert monitor.observations == 0
+    assert monitor.to_json() == Monitor(simplex_problem()).to_json()
+
+
+def test_features_are_measured_in_units_of_their_declared_norm():
+    """The same outcomes with φ and its limit ten times as large, and B a tenth: the same evidence."""
+    small, large = simplex_problem(), simplex_problem(feature_norm=10.0, gamma_norm=0.2)
+    one, ten = Monitor(small), Monitor(large)
+    for x, z in outcomes(0, 300, linear):
+        one.observe(0, x, z, 0.0)
+        ten.observe(0, 10.0 * x, z, 0.0)
+    for test, value in one.evidence()[0].items():
+        assert ten.evidence()[0][test] == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("after", [5, 40, 300])
+def test_a_saved_monitor_goes_on_bit_for_bit(after):
+    problem = simplex_problem(horizon=2, constraints=2)
+    whole = Monitor(problem, reward_noise=0.5, level=0.02)
+    stream = [(x, np.array([z[0], 2 * z[0]])) for x, z in outcomes(8, 400, linear)]
+    for t, (x, z) in enumerate(stream):
+        if t == after:
+            part = Monitor.from_json(problem, json.loads(json.dumps(whole.to_json())))
+        whole.observe(t % 2, x, z, 0.25, t % 7)
+        if t >= after:
+            part.observe(t % 2, x, z, 0.25, t % 7)
+    assert part.to_json() == whole.to_json()
+    assert part.evidence() == whole.evidence() and part.level == 0.02
+
+
+def test_a_saved_alarm_and_the_resets_come_back():
+    monitor = Monitor(simplex_problem())
+    monitor.reset("a try")
+    feed(monitor, outcomes(0, 600, linear, noise=0.3))
+    again = Monitor.from_json(simplex_problem(), json.loads(json.dumps(monitor.to_json())))
+    assert again.alarm == monitor.alarm is not None
+    assert again.resets == ["a try (after: no alarm)"]
+
+
+def damaged(change):
+    saved = Monitor(simplex_problem()).to_json()
+    change(saved)
+    return saved
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda saved: saved.pop("sums"),
+        lambda saved: saved.update(format="other"),
+        lambda saved: saved["sums"][0].update(gram="!!"),
+        lambda saved: saved["sums"][0].update(gram=saved["sums"][0]["square"]),
+        lambda saved: saved["sums"].append(saved["sums"][0]),
+        lambda saved: saved["settings"].update(level="high"),
+        lambda saved: saved.update(alarm={"test": "noise"}),
+        lambda saved: saved["sums"][0].update(counts="AAAAAAAA+H8AAAAAAAAAAAAAAAAAAAAA"),
+    ],
+)
+def test_a_damaged_monitor_is_refused(change):
+    with pytest.raises(StateFileError):
+        Monitor.from_json(simplex_problem(), damaged(change))
+
+
+def test_a_monitor_of_another_problem_is_refused():
+    with pytest.raises(StateFileError, match="another problem"):
+        Monitor.from_json(simplex_problem(noise=0.2), Monitor(simplex_problem()).to_json())
+
+
+@pytest.mark.parametrize(
+    ("step", "feature", "cost", "reward"),
+    [
+        (0, [0.5, 0.5, 0.0], [0.1], 0.0),
+        (0, [np.nan, 0.5, 0.0, 0.0], [0.1], 0.0),
+        (0, [0.25] * 4, [np.inf], 0.0),
+        (0, [0.25] * 4, [0.1, 0.2], 0.0),
+        (0, [0.25] * 4, [0.1], np.nan),
+        (3, [0.25] * 4, [0.1], 0.0),
+    ],
+)
+def test_an_outcome_that_cannot_be_counted_is_refused_and_leaves_no_trace(step, feature, cost, reward):
+    monitor = Monitor(simplex_problem())
+    with pytest.raises(InputError):
+        monitor.observe(step, np.array(feature), np.array(cost), reward)
+    assert monitor.observations == 0
+
+
+def test_sums_that_overflow_raise_the_alarm():
+    monitor = Monitor(simplex_problem())
+    for x, _ in outcomes(0, 10, linear):
+        monitor.observe(0, x, np.array([1e200]), 0.0)
+    assert monitor.alarm is not None and monitor.alarm.test == "numbers"
+    strict = json.loads(json.dumps(monitor.to_json(), allow_nan=False))
+    assert Monitor.from_json(simplex_problem(), strict).alarm == monitor.alarm
+
+
+@pytest.mark.parametrize("settings", [{"level": 0.0}, {"level": 1.0}, {"reward_noise": 0.0}, {"trip_on_reward": True}])
+def test_settings_that_make_no_sense_are_refused(settings):
+    with pytest.raises(InputError):
+        Monitor(simplex_problem(), **settings)
+
+
+def test_evidence_does_not_depend_on_how_often_one_looks():
+    """`look` changes what the tests have concluded, never what they have seen (but for the predicted direction)."""
+    monitor = Monitor(simplex_problem())
+    for x, z in outcomes(0, 7, linear):
+        monitor.observe(0, x, z, 0.0)
+    before = monitor.evidence()
+    monitor.look()
+    assert monitor.evidence() == before

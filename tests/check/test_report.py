@@ -1,0 +1,269 @@
+"""Problem.check: verdicts, evidence and ways out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from contract.worlds import many_actions, small_world, two_constraints
+from tether import FiniteActions, Problem, SlucbQvi, StarActions, Transition
+from tether.check.outlook import SHARE, first_new, prepare, radius_after, reach_after
+from tether.check.survey import survey
+from tether.errors import InputError
+from tether.learning.statistics import cost_radius
+
+from .cases import linear, outcomes, simplex_problem
+
+A2, A5 = "A2: the safe action costs less than τ", "A5: star-convex action sets"
+RADIUS, OUTLOOK = "radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new"
+
+
+def lazy(actions, cost=0.1, **told):
+    """A problem that looks at its states only when asked."""
+    settings = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "dimension": 2, "states": [0, 1], **told}
+    return Problem(actions=actions, baseline_cost=lambda step, state: cost, **settings)
+
+
+def verdicts(report):
+    return {finding.name: finding.verdict for finding in report.findings}
+
+
+def test_a_good_problem_has_no_failures_and_admits_what_it_cannot_know():
+    report = small_world().problem.check()
+    assert report.ok and report.failures == ()
+    found = verdicts(report)
+    assert found[A2] == found[A5] == found[RADIUS] == found[OUTLOOK] == "holds"
+    for name in ("A1: costs are linear in φ", "A3: noise on costs within σ", "A4: ‖γ*‖ <= B", "A1: linear dynamics"):
+        assert found[name] == "cannot be known"
+    assert all(f.evidence for f in report.findings)
+
+
+def test_a_report_prints_and_becomes_json():
+    report = many_actions().problem.check()
+    text = str(report)
+    assert "FAILS    A5: star-convex action sets" in text and "way out: SLUCB-QVI stays safe" in text
+    assert text.splitlines()[-1].endswith("cannot be known")
+    assert max(map(len, text.splitlines())) <= 100
+    assert json.loads(json.dumps(report.to_json()))["ok"] is False
+    with pytest.raises(KeyError, match="no finding is called"):
+        _ = report["A9"]
+
+
+def test_finite_sets_fail_star_convexity_unless_the_learner_mixes():
+    problem = many_actions().problem
+    assert problem.check()[A5].verdict == "fails"
+    assert problem.check(randomised=True)[A5].verdict == "holds"
+
+
+def test_a_feature_that_is_too_long_fails_with_its_norm():
+    finding = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0 + s]])).check()["A4: ‖φ(s,a)‖ <= 1"]
+    assert finding.verdict == "fails" and "2, over 4 features of 2 states" in finding.evidence
+    assert "feature_norm=2" in finding.way_out
+
+
+def test_a_safe_feature_of_zero_fails_and_names_the_state():
+    finding = lazy(lambda s: StarActions([float(s), 0.0], [[0.0, 1.0]]), 0.0).check()["A2: safe features are not zero"]
+    assert finding.verdict == "fails" and "for instance 0" in finding.evidence
+
+
+def test_a_safe_action_without_a_gap_fails():
+    problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), 0.5)
+    assert problem.check()[A2].verdict == "fails"
+    assert "smallest gap τ − τ_h(s) is 0 " in problem.check()[A2].evidence
+
+
+def test_safe_costs_that_no_gamma_can_give_fail():
+    """The same safe feature in both states, but costs 0.1 and 0.2."""
+    problem = Problem(
+        actions=lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]),
+        baseline_cost=lambda step, state: 0.1 + 0.1 * state,
+        horizon=1, threshold=0.5, noise=0.1, dimension=2, states=[0, 1],
+    )  # fmt: skip
+    finding = problem.check()["A1: declared safe costs are linear in φ"]
+    assert finding.verdict == "fails" and "misses by up to 0.05" in finding.evidence
+
+
+def test_a_bound_on_gamma_below_what_safe_costs_need_fails():
+    """τ_0 = 0.4 at a feature of norm 0.1 needs ‖γ‖ >= 4."""
+    problem = lazy(lambda s: StarActions([0.1, 0.0], [[0.0, 1.0]]), 0.4, gamma_norm=2.0)
+    finding = problem.check()["A1: declared safe costs are linear in φ"]
+    assert finding.verdict == "fails" and "‖γ‖ >= 4; declared B = 2" in finding.evidence
+
+
+def test_directions_that_safe_play_cannot_reach_are_counted():
+    name = "span: safe play reaches all features"
+    star = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]])).check()[name]
+    table = lazy(lambda s: FiniteActions([[1.0, 0.0], [0.0, 1.0]], 0)).check()[name]
+    assert star.verdict == "holds"
+    assert table.verdict == "fails" and "teaches nothing about the other 1" in table.evidence
+
+
+def test_without_states_nothing_is_pretended():
+    problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), states=None)
+    found = verdicts(problem.check())
+    assert found["states"] == found[OUTLOOK] == "cannot be known"
+    assert verdicts(problem.check(states=[3, 4]))[A2] == "holds"
+
+
+def test_many_states_are_sampled_by_the_given_stream():
+    problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), states=range(10_000))
+    first, again, other = (survey(problem, None, np.random.default_rng(seed)).states for seed in (1, 1, 2))
+    assert len(first) == 500 and first == again != other
+    assert "500 of 10000 states, sampled" in problem.check(rng=np.random.default_rng(1))[A5].evidence
+
+
+def test_the_radius_after_safe_play_is_the_agents_own():
+    """The learner observes a_0 in every state in turn; its kernel's β must be what the outlook computed before."""
+    world = small_world()
+    agent, play = SlucbQvi(world.problem), prepare(world.problem, survey(world.problem, None, np.random.default_rng(0)))
+    for turn in range(25):
+        for state in range(4):
+            for step in range(3):
+                known = world.problem.look_up(state)
+                cost = float(known.baseline_cost[step, 0])
+                agent.observe(Transition(step, state, known.actions.phi_0, 0.0, cost, state))
+        if turn in (0, 24):
+            agent.plan()
+            expected = radius_after(world.problem, play.ridge, play.values, 4 * (turn + 1))
+            assert cost_radius(agent.memory, agent.rules, 1, 0) == pytest.approx(expected[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("world", [small_world(), two_constraints()], ids=["one", "two constraints"])
+def test_promised_lengths_after_safe_play_are_never_beyond_the_agents_own(world):
+    """Noise-free safe outcomes; the outlook takes the smallest length over the steps, the learner that of its step."""
+    problem = world.problem
+    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
+    agent = SlucbQvi(problem)
+    states = list(problem.states)
+    for _ in range(10):
+        for state in states:
+            for step in range(problem.horizon):
+                known = problem.look_up(state)
+                costs = tuple(known.baseline_cost[step])
+                agent.observe(Transition(step, state, known.actions.phi_0, 0.0, costs, state))
+    found = reach_after(problem, play, 10 * len(states) * problem.horizon).lengths
+    agent.plan()
+    explored = 0
+    for state in states:
+        for step in range(problem.horizon):
+            decision = agent.act(step, state)
+            if not decision.is_baseline:
+                explored += 1
+                assert decision.action.length >= found[state][decision.action.ray] * (1 - 1e-6)
+    assert explored > 0
+
+
+def test_a_length_worked_out_by_hand():
+    """φ_0 = e_1, x = e_2, τ_s = 0.1, τ = 0.5, nothing seen: width = 1/√λ, mean = 0, and β_s² = β² − λτ_s²."""
+    problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]))
+    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
+    reach = reach_after(problem, play, 0)
+    bound = np.sqrt(reach.radius**2 - play.ridge * 0.01) / np.sqrt(play.ridge)
+    assert reach.lengths[0][0] == pytest.approx(0.4 / (bound - 0.1))
+
+
+def test_safe_play_that_teaches_nothing_is_called_never_and_says_where():
+    problem = lazy(lambda s: FiniteActions([[1.0, 0.0], [0.0, 1.0]], 0))
+    finding = problem.check()[OUTLOOK]
+    assert finding.verdict == "fails"
+    assert "never by a_0 alone: in state 0 100% of the way" in finding.evidence
+
+
+def test_between_two_actions_of_a_finite_set_nothing_is_certified():
+    problem = lazy(lambda s: FiniteActions([[1.0, 0.0], [0.0, 1.0]], 0))
+    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
+    assert reach_after(problem, play, 100).lengths[0].tolist() == [0.0]
+    assert problem.check()[RADIUS].verdict == "fails"
+    mixing = prepare(problem, survey(problem, None, np.random.default_rng(0)), randomised=True)
+    assert 0.0 < reach_after(problem, mixing, 100).lengths[0][0] < 1.0
+
+
+def test_the_outlook_finds_the_first_step_at_which_something_is_certified():
+    """Two states whose safe features span the plane: a_0 alone certifies the third action after some steps."""
+    safe = np.array([[0.8, 0.2], [0.3, 0.7]])
+    gamma = np.array([0.1, 0.45])
+    problem = Problem(
+        actions=lambda s: FiniteActions(np.vstack([safe[s], [0.5, 0.5]]), 0),
+        baseline_cost=lambda step, state: float(gamma @ safe[state]),
+        horizon=1, threshold=0.36, noise=0.3, dimension=2, states=[0, 1],
+    )  # fmt: skip
+    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
+    needed = first_new(problem, play)
+    assert needed is not None and 10 < needed < 10_000
+    assert max(length.max() for length in reach_after(problem, play, needed).lengths) == 1.0
+    assert max(length.max() for length in reach_after(problem, play, int(0.9 * needed)).lengths) < 1.0
+    assert problem.check(steps=needed)[OUTLOOK].verdict == "holds"
+    late = problem.check(steps=needed // 2)[OUTLOOK]
+    assert late.verdict == "fails" and f"only after {needed} steps" in late.evidence
+
+
+def test_on_rays_small_lengths_are_enough_to_start():
+    """One safe feature: a_0 alone never certifies a tenth of a ray, but what is certified at once teaches the rest."""
+    finding = simplex_problem().check()[OUTLOOK]
+    assert finding.verdict == "holds"
+    assert "of a ray are certified at once" in finding.evidence and "never by a_0 alone" in finding.evidence
+
+
+def test_rays_have_a_certified_length_from_the_first_step_on():
+    problem = small_world().problem
+    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
+    lengths = np.concatenate(reach_after(problem, play, 0).lengths)
+    assert (lengths > 0.0).all() and lengths.max() >= SHARE and first_new(problem, play) == 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"steps": 0}, {"steps": 1.5}, {"level": 0.0}, {"log": 7}, {"log": {"phi": [[1.0]]}}]
+)
+def test_bad_options_are_refused(options):
+    with pytest.raises(InputError):
+        small_world().problem.check(**options)
+
+
+def logged(cost, *, noise=0.1, count=600, d=4):
+    rows = list(outcomes(0, count, cost, noise=noise))
+    return {
+        "phi": np.array([x for x, _ in rows]),
+        "cost": np.array([z for _, z in rows]),
+        "reward": np.full(count, 0.5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "noise"),
+    [
+        ("A1: costs are linear in φ", lambda g, x, t: g @ x + 1.5 * x[0] ** 2, 0.1),
+        ("A1: the same costs early and late", lambda g, x, t: g @ x + 0.2 * (t > 300), 0.1),
+        ("A3: noise on costs within σ", linear, 0.2),
+        ("A4: ‖γ*‖ <= B", lambda g, x, t: 20.0 * x[0], 0.1),
+    ],
+)
+def test_a_log_that_contradicts_an_assumption_fails_it(name, cost, noise):
+    finding = simplex_problem().check(logged(cost, noise=noise))[name]
+    assert finding.verdict == "fails" and finding.way_out
+
+
+def test_a_log_that_agrees_is_said_to_agree_with_its_numbers():
+    report = simplex_problem().check(logged(linear))
+    assert report.ok
+    linearity = report["A1: costs are linear in φ"]
+    assert linearity.verdict == "holds" and "not contradicted by 600 costs" in linearity.evidence
+    assert "held-out residuals are 1.0" in linearity.evidence and "level 0.01" in linearity.evidence
+    assert "condition" in report["conditioning of the Gram matrix"].evidence
+    assert report["A1: rewards are linear in φ (safety does not need it)"].verdict == "holds"
+
+
+def test_declared_safe_costs_are_compared_with_logged_ones():
+    """a_0 is declared to cost 0.4 in the only state, but costs 0.5 = one σ more."""
+    problem, rng = simplex_problem(), np.random.default_rng(0)
+    phi_0 = problem.look_up(0).actions.phi_0
+    for truth, verdict in ((0.4, "holds"), (0.5, "fails")):
+        log = [Transition(0, 0, phi_0, 0.5, truth + 0.1 * rng.standard_normal(), 0) for _ in range(100)]
+        finding = problem.check(log)["A2: safe costs as declared"]
+        assert finding.verdict == verdict
+    assert "at step 0, state 0 costs are off by [0.09" in finding.evidence
+
+
+def test_the_states_of_a_log_stand_in_for_a_list_of_states():
+    problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), states=None)
+    log = [Transition(0, state, np.array([1.0, 0.0]), 0.5, 0.1, None) for state in (5, 6, 5)]
+    assert "in 2 of 2 states" in problem.check(log)[A5].evidence

@@ -1,0 +1,86 @@
+"""Small worlds behind an advisor: problems whose truth only the tests know, and somebody who plays what is advised."""
+
+import numpy as np
+
+from tether.live.advisor import Advisor
+from tether.live.modes import Criteria
+from tether.problem.problem import Problem
+from tether.records import StarAction
+from tether.world.linear_mdp import Streams
+from tether.world.synthetic import synthetic
+
+
+def small_world(seed=0, *, horizon=1, states=4, rays=5, dimension=3, noise=0.05, **more):
+    """A synthetic linear MDP with different stages and states, (world, streams)."""
+    streams = Streams.from_seed(seed)
+    return synthetic(
+        streams.instance, horizon=horizon, states=states, rays=rays, dimension=dimension, noise=noise, **more
+    ), streams
+
+
+def finite_problem(seed=0, *, horizon=1, states=3, actions=6, dimension=3, constraints=1, known=True):
+    """Single actions, `constraints` costs: (problem, γ* (H, M, d)). a_0 is the cheapest action everywhere."""
+    rng = np.random.default_rng(seed)
+    gamma = rng.uniform(0.1, 0.6, size=(horizon, constraints, dimension))
+    features = rng.dirichlet(np.ones(dimension), size=(states, actions))
+    worst = np.einsum("hmd,snd->sn", gamma, features)
+    safe = worst.argmin(axis=1)
+    phi_0 = features[np.arange(states), safe]
+    costs = np.einsum("hmd,sd->hsm", gamma, phi_0)
+    problem = Problem.from_table(
+        features=features,
+        baseline_action=safe,
+        baseline_cost=(costs if constraints > 1 else costs[..., 0]) if known else None,
+        horizon=horizon,
+        threshold=tuple(costs.max(axis=(0, 1)) + 0.1),
+        noise=(0.02,) * constraints,
+    )
+    return problem, gamma
+
+
+def live_advisor(problem, store=None, **more):
+    """An advisor that acts from the first decision on, and that looks at the log only when told or when it writes."""
+    settings = {"mode": "live", "criteria": Criteria.none(), "refresh": None, **more}
+    return Advisor(problem, store, **settings)
+
+
+class Plant:
+    """A running system: plays what is advised, and measures the cost with noise."""
+
+    def __init__(self, gamma, *, noise=0.05, states=4, seed=1):
+        self.gamma = np.asarray(gamma)  # (H, M, d)
+        self.noise, self.states, self.rng = noise, states, np.random.default_rng(seed)
+        self.worst = -np.inf  # largest true cost above its bound, over everything played
+
+    def state(self):
+        return int(self.rng.integers(self.states))
+
+    def true_cost(self, step, feature):
+        return self.gamma[step] @ np.asarray(feature)
+
+    def measure(self, step, feature):
+        costs = self.true_cost(step, feature)
+        return tuple((costs + self.noise * self.rng.standard_normal(len(costs))).tolist())
+
+    def play(self, advisor, steps, *, horizon=1, episode="e"):
+        """`steps` decisions, each followed by its outcome; returns the decisions."""
+        decisions, state = [], self.state()
+        for count in range(steps):
+            step = count % horizon
+            decision = advisor.decide(state, step, f"{episode}{count // horizon}")
+            bounds = [limit.bound for limit in decision.certificate.limits]
+            self.worst = max(self.worst, float((self.true_cost(step, decision.feature) - bounds).max()))
+            after = self.state()
+            reward = float(np.sum(decision.feature) * 0.3 + decision.feature[0])
+            advisor.record(decision.id, reward, self.measure(step, decision.feature), after)
+            decisions.append(decision)
+            state = after
+        return decisions
+
+
+def another_action(problem, state, decision):
+    """An action of D(s) that is not the decision's."""
+    actions = problem.look_up(state).actions
+    if actions.is_star:
+        return StarAction((getattr(decision.action, "ray", 0) + 1) % len(actions.endpoints), 0.5)
+    return (int(decision.action) + 1) % len(actions.endpoints)

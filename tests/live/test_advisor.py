@@ -1,0 +1,336 @@
+"""The advisor: decisions with certificates, outcomes exactly once, late, out of order, missing or overridden."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+
+from tether import Advisor
+from tether.errors import InputError, TetherError
+from tether.live.certificate import Certificate
+from tether.live.decisions import AlreadyRecorded, LiveDecision, UnknownDecision
+from tether.live.events import event_of
+from tether.live.memory_store import MemoryStore
+from tether.live.states import StateCodec, decode_state, encode_state
+from tether.problem.action_sets import FiniteActions, feature_of
+from tether.problem.problem import Problem
+from tether.records import StarAction
+
+from .live_worlds import Plant, another_action, finite_problem, live_advisor, small_world
+
+
+@pytest.fixture(scope="module")
+def world():
+    return small_world(3, horizon=1)[0]
+
+
+def test_three_lines_are_enough_for_the_safe_bandit(world, tmp_path):
+    advisor = Advisor(world.problem, tmp_path / "log.db")
+    decision = advisor.decide(2)
+    recorded = advisor.record(decision.id, 0.5, 0.3)
+    assert decision.mode == "shadow"
+    assert decision.is_baseline
+    assert (recorded.decision_id, recorded.repeated) == (decision.id, False)
+    assert advisor.status().outcomes == 1
+
+
+def test_a_certificate_says_everything_about_its_action(world):
+    advisor = live_advisor(world.problem)
+    Plant(world.true_gamma).play(advisor, 30)
+    decision = next(d for d in (advisor.decide(state) for state in range(4)) if not d.is_baseline)
+    certificate, known = decision.certificate, world.problem.look_up(decision.state)
+    (limit,) = certificate.limits
+    assert np.allclose(certificate.feature, feature_of(known.actions, decision.action), rtol=0, atol=1e-15)
+    assert limit.threshold == 0.5 == world.problem.threshold[0]
+    assert limit.bound <= 0.5
+    assert limit.margin == 0.5 - limit.bound
+    assert limit.baseline_cost == known.baseline_cost[0, 0]
+    assert (limit.origin, limit.bounds) == ("theorem", "cost")
+    assert limit.gate_bound <= limit.bound + 1e-9
+    assert certificate.is_theorem
+    assert certificate.data_version == 30
+    assert certificate.head == advisor.store.read(certificate.seq - 1, 1)[0].hash
+    assert certificate.model_hash == advisor.replica.learner.model_hash(0)
+    assert certificate.kernel.startswith("numba-")
+    assert certificate.numpy == np.__version__
+    assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+def test_every_entry_of_the_log_is_one_of_the_documented_events(world):
+    advisor = live_advisor(world.problem)
+    Plant(world.true_gamma).play(advisor, 10)
+    advisor.stop(by="me", why="lunch")
+    advisor.resume(by="me", why="back")
+    kinds = [event_of(entry).kind for entry in advisor.store.read()]
+    assert kinds[:2] == ["configured", "mode"]
+    assert kinds.count("decision") == kinds.count("outcome") == 10
+    assert kinds[-2:] == ["stopped", "resumed"]
+
+
+def test_what_is_handed_out_is_what_the_log_holds(world):
+    advisor = live_advisor(world.problem)
+    for decision in Plant(world.true_gamma).play(advisor, 20):
+        entry = advisor.store.find(f"decision:{decision.id}")
+        assert LiveDecision.from_body(entry.body, StateCodec(), entry.seq) == decision
+
+
+def test_an_outcome_counts_once_and_a_repeat_is_acknowledged(world):
+    advisor = live_advisor(world.problem)
+    decision = advisor.decide(1)
+    first = advisor.record(decision.id, 0.5, 0.3)
+    sums = advisor.replica.learner.agent.memory.cost.gram.copy()
+    again = advisor.record(decision.id, 0.5, (0.3,))
+    assert (again.seq, again.repeated) == (first.seq, True)
+    assert np.array_equal(advisor.replica.learner.agent.memory.cost.gram, sums)
+    assert advisor.status().outcomes == 1
+
+
+@pytest.mark.parametrize("other", [{"reward": 0.6}, {"cost": 0.31}, {"cost": None}, {"applied": StarAction(0, 0.25)}])
+def test_another_outcome_for_the_same_decision_is_refused(world, other):
+    advisor = live_advisor(world.problem)
+    decision = advisor.decide(1)
+    advisor.record(decision.id, 0.5, 0.3)
+    before = advisor.replica.to_bytes()
+    with pytest.raises(AlreadyRecorded, match="exactly once"):
+        advisor.record(decision.id, **{"reward": 0.5, "cost": 0.3, **other})
+    assert advisor.replica.to_bytes() == before
+
+
+def test_outcomes_may_come_late_out_of_order_or_never(world):
+    """What is learned depends on the order of the log, not on the order of the decisions."""
+    advisor = live_advisor(world.problem)
+    plant = Plant(world.true_gamma)
+    decisions = [advisor.decide(plant.state()) for _ in range(12)]
+    for decision in [*decisions[8:], *decisions[2:6]]:  # 0, 1, 6 and 7 never come
+        advisor.record(decision.id, 0.1, plant.measure(0, decision.feature))
+    assert advisor.status().outcomes == advisor.replica.learner.version == 8
+    assert advisor.status().decisions == 12
+    late = advisor.decide(0)
+    assert late.certificate.data_version == 8
+    advisor.record(decisions[0].id, 0.1, plant.measure(0, decisions[0].feature))
+    assert advisor.replica.learner.version == 9
+
+
+def test_a_missing_cost_never_changes_the_cost_sums(world):
+    advisor = live_advisor(world.problem)
+    Plant(world.true_gamma).play(advisor, 10)
+    memory = advisor.replica.learner.agent.memory
+    gram, moment = memory.cost.gram.copy(), memory.cost_moment.copy()
+    decision = advisor.decide(0)
+    advisor.record(decision.id, 0.5, None)
+    after = advisor.replica.learner.agent.memory
+    assert np.array_equal(after.cost.gram, gram)
+    assert np.array_equal(after.cost_moment, moment)
+    assert advisor.replica.learner.gate.count.sum() == 10
+    assert advisor.replica.learner.version == 11
+
+
+@pytest.mark.parametrize("kind", ["star", "finite"])
+def test_an_overridden_action_is_learned_under_its_own_feature(world, kind):
+    problem = world.problem if kind == "star" else finite_problem()[0]
+    advisor = live_advisor(problem)
+    decision = advisor.decide(1)
+    done = another_action(problem, 1, decision)
+    feature = feature_of(problem.look_up(1).actions, done)
+    assert not np.array_equal(feature, decision.feature)
+    advisor.record(decision.id, 0.5, 0.25, applied=done)
+    gate, ridge = advisor.replica.learner.gate, advisor.replica.learner.gate.terms.ridge
+    assert np.allclose(gate.gram[0], ridge * np.eye(3) + np.outer(feature, feature), rtol=1e-14)
+    assert np.allclose(gate.moment[0, 0], 0.25 * feature, rtol=1e-14)
+    (entry,) = [entry for entry in advisor.store.read() if entry.kind == "outcome"]
+    assert entry.body["bound"] is None  # the certificate spoke of another action
+
+
+def test_a_feature_may_say_what_was_applied(world):
+    advisor = live_advisor(world.problem)
+    decision = advisor.decide(1)
+    feature = np.array([0.2, 0.3, 0.1])
+    advisor.record(decision.id, 0.5, 0.25, applied=feature)
+    assert np.allclose(advisor.replica.learner.gate.moment[0, 0], 0.25 * feature, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reward": float("nan")},
+        {"reward": "a lot"},
+        {"cost": float("inf")},
+        {"cost": (0.1, 0.2)},
+        {"cost": "cheap"},
+        {"applied": 0},  # an index, but this state has rays
+        {"applied": StarAction(99, 0.5)},
+        {"applied": StarAction(0, 1.5)},
+        {"applied": [0.1, 0.2]},
+        {"applied": [9.0, 9.0, 9.0]},
+        {"applied": "the usual"},
+        {"next_state": object()},
+    ],
+    ids=str,
+)
+def test_an_outcome_that_cannot_be_used_is_refused_and_may_be_sent_again(world, wrong):
+    advisor = live_advisor(world.problem)
+    decision = advisor.decide(1)
+    before = advisor.replica.to_bytes()
+    with pytest.raises(TetherError):
+        advisor.record(decision.id, **{"reward": 0.5, "cost": 0.3, **wrong})
+    assert advisor.replica.to_bytes() == before
+    assert not advisor.record(decision.id, 0.5, 0.3).repeated
+
+
+@pytest.mark.parametrize("id", ["", "nobody", "x" * 1000, None, 7])
+def test_an_unknown_decision_has_no_outcome(world, id):
+    advisor = live_advisor(world.problem)
+    with pytest.raises(UnknownDecision):
+        advisor.record(id, 0.5, 0.3)
+
+
+def test_a_next_state_that_the_problem_does_not_know_is_refused_at_once():
+    episodic, _ = small_world(3, horizon=2)
+    advisor = live_advisor(episodic.problem)
+    decision = advisor.decide(0, 0, "a")
+    with pytest.raises(InputError, match="next_state"):
+        advisor.record(decision.id, 0.5, 0.3, next_state=77)
+    assert advisor.status().outcomes == 0
+
+
+@pytest.mark.parametrize("state", [99, -1, "nowhere", None, 1.5, [1]], ids=str)
+def test_a_state_without_a_safe_action_is_a_clear_refusal(world, state):
+    advisor = live_advisor(world.problem)
+    with pytest.raises(InputError):
+        advisor.decide(state)
+    assert advisor.status().decisions == 0
+
+
+def test_a_state_of_numbers_that_are_not_finite_is_refused():
+    problem = Problem(
+        horizon=1,
+        threshold=(0.5,),
+        noise=(0.1,),
+        dimension=2,
+        actions=lambda state: FiniteActions(np.eye(2), 0),
+        baseline_cost=lambda step, state: 0.1,
+    )
+    advisor = live_advisor(problem)
+    for state in (float("nan"), (1.0, float("inf")), np.array([np.nan])):
+        with pytest.raises(InputError, match="not finite"):
+            advisor.decide(state)
+    assert advisor.decide(np.array([0.5, 1.0])).certificate.holds
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"step": 1}, {"step": -1}, {"step": 0.5}, {"key": ""}, {"key": 5}, {"episode": 1.5}, {"observed_at": "now"}],
+)
+def test_a_request_that_makes_no_sense_is_refused(world, wrong):
+    advisor = live_advisor(world.problem)
+    with pytest.raises(InputError):
+        advisor.decide(0, **wrong)
+    assert advisor.status().decisions == 0
+
+
+def test_the_same_key_gets_the_same_decision_and_another_request_is_refused(world):
+    advisor = live_advisor(world.problem)
+    plant = Plant(world.true_gamma)
+    first = advisor.decide(1, key="order 66")
+    plant.play(advisor, 10)
+    again = advisor.decide(1, key="order 66")
+    assert again == first
+    assert advisor.status().decisions == 11
+    with pytest.raises(InputError, match="another request"):
+        advisor.decide(2, key="order 66")
+    other = Advisor(world.problem, advisor.store)
+    assert other.decide(1, key="order 66") == first
+
+
+def test_many_episodes_run_at_once():
+    """Five episodes of two steps, interleaved: each outcome finds its own decision, step and state."""
+    world, _ = small_world(3, horizon=2)
+    advisor = live_advisor(world.problem)
+    plant = Plant(world.true_gamma)
+    states = [plant.state() for _ in range(5)]
+    first = [advisor.decide(state, 0, episode) for episode, state in enumerate(states)]
+    after = {d.id: plant.state() for d in first}
+    for decision in reversed(first[1:]):
+        advisor.record(decision.id, 0.2, plant.measure(0, decision.feature), after[decision.id])
+    second = [advisor.decide(after[d.id], 1, d.episode) for d in first]
+    advisor.record(first[0].id, 0.2, plant.measure(0, first[0].feature), after[first[0].id])
+    for decision in second:
+        advisor.record(decision.id, 0.4, plant.measure(1, decision.feature))
+    assert advisor.replica.learner.gate.count.tolist() == [5, 5]
+    for stage, decisions in ((0, first), (1, second)):
+        total = sum(np.outer(d.feature, d.feature) for d in decisions)
+        ridge = advisor.replica.learner.gate.terms.ridge
+        assert np.allclose(advisor.replica.learner.gate.gram[stage], ridge * np.eye(3) + total, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [3, "a", None, True, 2.5, (1, "b", (2.0,)), b"raw", [1, [2]], {"x": [1, (2,)]}, np.arange(6.0).reshape(2, 3)],
+    ids=str,
+)
+def test_states_survive_the_log(state):
+    back = decode_state(encode_state(state))
+    assert type(back) is type(state)
+    assert np.array_equal(back, state) if isinstance(state, np.ndarray) else back == state
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    name: str
+    warmth: float
+
+
+def test_states_of_ones_own_need_a_codec():
+    problem = Problem(
+        horizon=1,
+        threshold=(0.5,),
+        noise=(0.1,),
+        dimension=2,
+        actions=lambda room: FiniteActions(np.array([[1.0, 0.0], [room.warmth, 0.5]]), 0),
+        baseline_cost=lambda step, room: 0.1,
+    )
+    with pytest.raises(InputError, match="StateCodec"):
+        live_advisor(problem).decide(Room("hall", 0.3))
+    codec = StateCodec(encode=dataclasses.asdict, decode=lambda value: Room(**value))
+    advisor = live_advisor(problem, states=codec)
+    decision = advisor.decide(Room("hall", 0.3))
+    assert decision.state == Room("hall", 0.3)
+    assert advisor.store.find(f"decision:{decision.id}").body["state"] == {"name": "hall", "warmth": 0.3}
+
+
+def test_threads_may_decide_and_record_at_the_same_time(world):
+    """Eight threads, 25 decisions each: gap-free, each outcome once, and the state is that of a replay."""
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store)
+    errors = []
+
+    def work(seed):
+        plant = Plant(world.true_gamma, seed=seed)
+        try:
+            for _ in range(25):
+                decision = advisor.decide(plant.state())
+                assert decision.certificate.holds
+                advisor.record(decision.id, 0.3, plant.measure(0, decision.feature))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    advisor.sync()
+    status = advisor.status()
+    assert (status.decisions, status.outcomes, status.unsynced, status.refusals) == (200, 200, 0, 0)
+    assert advisor.replica.to_bytes() == Advisor(world.problem, store).replica.to_bytes()
+
+
+def test_no_true_cost_exceeds_its_bound_or_the_threshold(world):
+    advisor = live_advisor(world.problem)
+    plant = Plant(world.true_gamma)
+    decisions = plant.play(advisor, 300)
+    assert plant.worst <= 1e-9
+    assert sum(not decision.is_baseline for decision in decisions) > 150
+    assert max(float(plant.true_cost(0, d.feature)[0]) for d in decisions) <= 0.5 + 1e-9

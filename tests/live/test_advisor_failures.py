@@ -1,0 +1,183 @@
+"""When the log fails: a_0 that says so, or a clear refusal; then recovery, and nothing counted twice."""
+
+import pytest
+
+from tether import Advisor
+from tether.errors import AlteredLog, StoreError
+from tether.live.chain import verify_store
+from tether.live.decisions import UnknownDecision
+from tether.live.memory_store import MemoryStore
+
+from .live_worlds import Plant, live_advisor, small_world
+
+
+class FailingStore:
+    """A store that fails when told: before it writes, or after (then only the acknowledgment is lost)."""
+
+    def __init__(self, inner):
+        self.inner, self.fails = inner, ""
+
+    def append(self, drafts):
+        if self.fails == "before":
+            raise StoreError("the disk is full")
+        appended = self.inner.append(drafts)
+        if self.fails == "after":
+            raise StoreError("the connection was lost")
+        return appended
+
+    def read(self, *asked):
+        if self.fails:
+            raise StoreError("the database is gone")
+        return self.inner.read(*asked)
+
+    def find(self, unique):
+        if self.fails:
+            raise StoreError("the database is gone")
+        return self.inner.find(unique)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return small_world(3, horizon=1)[0]
+
+
+@pytest.fixture
+def failing(world):
+    store = FailingStore(MemoryStore())
+    advisor = live_advisor(world.problem, store)
+    Plant(world.true_gamma).play(advisor, 30)
+    state = next(s for s in range(4) if not advisor.replica.learner.propose(0, s).is_baseline)
+    return store, advisor, state
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so(failing, when):
+    store, advisor, state = failing
+    store.fails = when
+    decision = advisor.decide(state)
+    assert (decision.logged, decision.is_baseline, decision.reason, decision.id) == (False, True, "not-logged", "")
+    assert decision.certificate.holds
+    assert decision.certificate.limits[0].bound == advisor.problem.look_up(state).baseline_cost[0, 0]
+    assert decision.detail in advisor.status().store_error
+    with pytest.raises(UnknownDecision, match="could not be logged"):
+        advisor.record(decision.id, 0.1, 0.2)
+    store.fails = ""
+    later = advisor.decide(state)
+    assert later.logged
+    assert not later.is_baseline
+    assert advisor.status().store_error == ""
+
+
+def test_an_advisor_may_be_told_to_refuse_instead(world):
+    store = FailingStore(MemoryStore())
+    advisor = live_advisor(world.problem, store, when_store_fails="refuse")
+    store.fails = "before"
+    with pytest.raises(StoreError, match="disk is full"):
+        advisor.decide(0)
+    store.fails = ""
+    assert advisor.decide(0).logged
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_outcome_that_was_not_acknowledged_may_be_sent_again_and_counts_once(failing, when):
+    store, advisor, state = failing
+    decision = advisor.decide(state)
+    store.fails = when
+    with pytest.raises(StoreError):
+        advisor.record(decision.id, 0.1, 0.3)
+    assert advisor.replica.learner.version == 30
+    store.fails = ""
+    recorded = advisor.record(decision.id, 0.1, 0.3)
+    assert recorded.repeated == (when == "after")
+    advisor.sync()
+    assert advisor.replica.learner.version == 31
+    assert [entry.body["decision_id"] for entry in store.read(0, 500) if entry.kind == "outcome"].count(
+        decision.id
+    ) == 1
+
+
+def test_a_request_repeated_with_its_key_after_a_lost_acknowledgment_is_decided_once(failing):
+    store, advisor, state = failing
+    store.fails = "after"
+    lost = advisor.decide(state, key="k")
+    assert not lost.logged
+    store.fails = ""
+    found = advisor.decide(state, key="k")
+    again = advisor.decide(state, key="k")
+    assert found == again
+    assert found.logged
+    assert found.certificate.holds
+    assert [entry.body["key"] for entry in store.read(0, 500) if entry.kind == "decision"].count("k") == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_after_trouble_the_replica_is_that_of_an_untroubled_replay(failing, world, when):
+    store, advisor, _ = failing
+    plant = Plant(world.true_gamma, seed=9)
+    for turn in range(30):
+        store.fails = when if turn % 3 == 0 else ""
+        decision = advisor.decide(plant.state(), key=f"k{turn}")
+        assert decision.certificate.holds
+        if decision.logged:
+            outcome = plant.measure(0, decision.feature)
+            store.fails = when if turn % 3 == 1 else ""
+            try:
+                advisor.record(decision.id, 0.1, outcome)
+            except StoreError:
+                store.fails = ""
+                advisor.record(decision.id, 0.1, outcome)
+    store.fails = ""
+    advisor.sync()
+    assert advisor.replica.to_bytes() == Advisor(world.problem, store.inner).replica.to_bytes()
+    assert verify_store(store.inner).fault is None
+    assert advisor.status().unsynced == 0
+
+
+def test_the_controls_fail_loudly_and_can_be_repeated(failing):
+    store, advisor, _ = failing
+    store.fails = "before"
+    with pytest.raises(StoreError):
+        advisor.stop(by="me", why="smoke")
+    assert advisor.status().stopped == ""
+    store.fails = ""
+    advisor.stop(by="me", why="smoke")
+    assert advisor.status().stopped == "by me: smoke"
+
+
+def test_a_log_that_was_altered_is_never_decided_on(world):
+    """A foreign entry in the middle: the advisor refuses, rather than to answer from a log that is not its own."""
+    store, other = MemoryStore(), MemoryStore()
+    advisor = live_advisor(world.problem, store, refresh=0.0)
+    stranger = live_advisor(world.problem, other)
+    for _ in range(3):
+        stranger.decide(0)
+    store._entries.append(other.read()[2])
+    with pytest.raises(AlteredLog):
+        advisor.decide(0)
+
+
+def test_a_learner_that_raises_gives_the_safe_action(failing, monkeypatch):
+    _, advisor, state = failing
+
+    def explode(*asked):
+        raise ZeroDivisionError("somewhere deep")
+
+    monkeypatch.setattr(advisor.replica.learner, "propose", explode)
+    decision = advisor.decide(state)
+    assert (decision.is_baseline, decision.reason) == (True, "failed")
+    assert "ZeroDivisionError: somewhere deep" in decision.detail
+    assert decision.certificate.holds
+
+
+def test_a_gate_that_raises_lets_nothing_pass(failing, monkeypatch):
+    _, advisor, state = failing
+
+    def explode(*asked):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(advisor.replica.learner.gate, "check", explode)
+    decision = advisor.decide(state)
+    assert (decision.is_baseline, decision.reason) == (True, "failed")

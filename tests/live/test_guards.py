@@ -1,0 +1,183 @@
+"""Guards: budgets, rates, stale inputs and clocks that jump. Each objection is the safe action, with the reason."""
+
+from collections import deque
+
+import pytest
+
+from tether import Advisor
+from tether.errors import InputError
+from tether.live.guards import Guards, over_budget, over_rate, stale
+from tether.live.ledger import Ledger
+from tether.live.memory_store import MemoryStore
+
+from .live_worlds import Plant, live_advisor, small_world
+
+
+@pytest.fixture(scope="module")
+def world():
+    return small_world(3, horizon=1)[0]
+
+
+def learned(world, **more):
+    """A live advisor after 30 outcomes, and a state where it wants something else than a_0."""
+    advisor = live_advisor(world.problem, **more)
+    Plant(world.true_gamma).play(advisor, 30)
+    proposes = advisor.replica.learner.propose
+    return advisor, next(state for state in range(4) if not proposes(0, state).is_baseline)
+
+
+def test_a_rate_counts_what_was_not_the_safe_action_in_the_window():
+    guards = Guards(live_rate=0.3, guarded_rate=0.1, rate_window=10)
+    assert over_rate(guards, "live", 2) == ""
+    assert "3 of the last 10 decisions were not a_0, and live mode allows 3" in over_rate(guards, "live", 3)
+    assert over_rate(guards, "guarded", 0) == ""
+    assert over_rate(guards, "guarded", 1) != ""
+    assert over_rate(Guards(), "live", 10**6) == ""
+
+
+def test_the_window_of_the_next_decision_leaves_out_the_oldest_one():
+    """Window 3: after 1, 0, 0 the next decision's window is 0, 0 and itself; before it is full, nothing is left out."""
+    ledger = Ledger((0.5,))
+    ledger.guards = Guards(rate_window=3)
+    ledger.recent = deque([1, 0], maxlen=3)
+    assert ledger.others() == 1
+    ledger.recent.append(0)
+    assert ledger.others() == 0
+    ledger.recent.append(1)
+    assert ledger.others() == 1
+
+
+@pytest.mark.parametrize("mode", ["guarded", "live"])
+def test_the_rate_guard_holds_in_every_window(world, mode):
+    guards = Guards(live_rate=0.4, guarded_rate=0.4, rate_window=10)
+    advisor = live_advisor(world.problem, mode=mode, guards=guards)
+    others = [not decision.is_baseline for decision in Plant(world.true_gamma).play(advisor, 60)]
+    windows = [sum(others[first : first + 10]) for first in range(51)]
+    assert max(windows) == 4
+    assert "rate" in {entry.body["reason"] for entry in advisor.store.read() if entry.kind == "decision"}
+
+
+def test_a_budget_is_spent_by_observed_costs_and_missing_ones_count_as_the_threshold():
+    guards = Guards(budget=(1.0, 2.0))
+    assert over_budget(guards, (0.5, 1.0), (0.4, 0.4)) == ""
+    assert "cost 0" in over_budget(guards, (0.7, 1.0), (0.4, 0.4))
+    assert "cost 1" in over_budget(guards, (0.5, 1.7), (0.4, 0.4))
+    assert over_budget(guards, (0.5, float("nan")), (0.4, 0.4)) != ""
+
+
+def test_once_the_budget_is_spent_the_safe_action_is_played(world):
+    advisor, state = learned(world, guards=Guards(budget=12.0), watch=False)
+    spent = advisor.status().spent[0]
+    assert 8.0 < spent < 11.0
+    while advisor.status().spent[0] + 0.5 <= 12.0:
+        decision = advisor.decide(state)
+        assert decision.reason != "budget"
+        advisor.record(decision.id, 0.1, None)  # not measured: counts as τ = 0.5
+    assert advisor.status().spent[0] == pytest.approx(spent + 0.5 * ((12.0 - spent) // 0.5))
+    refused = advisor.decide(state)
+    bound = refused.proposal.limits[0].bound
+    assert (refused.is_baseline, refused.reason) == (True, "budget") or advisor.status().spent[0] + bound <= 12.0
+    advisor.record(refused.id, 0.1, 0.6)
+    last = advisor.decide(state)
+    assert (last.is_baseline, last.reason) == (True, "budget")
+    assert "the budget 12 " in last.detail + " "
+
+
+def test_a_budget_over_a_window_comes_back(world):
+    advisor, state = learned(world, guards=Guards(budget=1.5, budget_window=3), watch=False)
+    for _ in range(3):
+        decision = advisor.decide(state)
+        advisor.record(decision.id, 0.1, 0.6)
+    assert advisor.status().spent[0] == pytest.approx(1.8)
+    assert advisor.decide(state).reason == "budget"
+    for _ in range(3):
+        decision = advisor.decide(state)
+        advisor.record(decision.id, 0.1, 0.1)
+    assert advisor.status().spent[0] == pytest.approx(0.3)
+    assert not advisor.decide(state).is_baseline
+
+
+def test_ages_are_judged_by_hand():
+    guards = Guards(max_age=10.0, max_ahead=2.0)
+    assert stale(guards, 95.0, 100.0, 0.0) == ""
+    assert "observed 10.500 s ago" in stale(guards, 89.5, 100.0, 0.0)
+    assert stale(guards, 101.5, 100.0, 0.0) == ""
+    assert "3.000 s in the future" in stale(guards, 103.0, 100.0, 0.0)
+    assert "does not say when" in stale(guards, None, 100.0, 0.0)
+    assert stale(guards, 95.0, 100.0, 101.0) == ""
+    assert "it went back" in stale(guards, 95.0, 100.0, 103.0)
+    assert "went back" in stale(guards, 95.0, float("nan"), 0.0)
+    assert stale(Guards(), None, float("nan"), 1e12) == ""
+
+
+def test_a_stale_input_gives_the_safe_action_with_the_reason(world):
+    time = {"now": 1000.0}
+    advisor = live_advisor(world.problem, guards=Guards(max_age=5.0), clock=lambda: time["now"])
+    plant = Plant(world.true_gamma)
+    for _ in range(30):
+        decision = advisor.decide(plant.state(), observed_at=time["now"] - 1.0)
+        advisor.record(decision.id, 0.1, plant.measure(0, decision.feature))
+    state = next(s for s in range(4) if not advisor.decide(s, observed_at=999.0).is_baseline)
+    for observed, words in ((990.0, "10.000 s ago"), (1010.0, "in the future"), (None, "does not say")):
+        decision = advisor.decide(state, observed_at=observed)
+        assert (decision.is_baseline, decision.reason) == (True, "stale-input")
+        assert words in decision.detail
+        assert decision.certificate.holds
+
+
+def test_a_clock_that_jumps_back_gives_the_safe_action_until_it_is_right_again(world):
+    time = {"now": 1000.0}
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store, guards=Guards(max_age=5.0), clock=lambda: time["now"])
+    plant = Plant(world.true_gamma)
+    for _ in range(30):
+        decision = advisor.decide(plant.state(), observed_at=time["now"])
+        advisor.record(decision.id, 0.1, plant.measure(0, decision.feature))
+    state = next(s for s in range(4) if not advisor.decide(s, observed_at=1000.0).is_baseline)
+    time["now"] = 400.0
+    again = Advisor(world.problem, store, clock=lambda: time["now"])
+    for each in (advisor, again):
+        decision = each.decide(state, observed_at=400.0)
+        assert (decision.reason, decision.is_baseline) == ("stale-input", True)
+        assert "went back" in decision.detail
+    time["now"] = 1001.0
+    assert not advisor.decide(state, observed_at=1001.0).is_baseline
+    seqs = [entry.seq for entry in store.read()]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+def test_without_an_age_limit_the_clock_decides_nothing(world):
+    advisor, state = learned(world, clock=lambda: -1e9)
+    assert not advisor.decide(state).is_baseline
+    assert not advisor.decide(state, observed_at=5e9).is_baseline
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"margin_share": 1.5},
+        {"guarded_rate": -0.1},
+        {"live_rate": float("nan")},
+        {"rate_window": 0},
+        {"rate_window": 2.5},
+        {"budget": "much"},
+        {"budget": float("nan")},
+        {"budget_window": 0},
+        {"max_age": -1.0},
+        {"margin_share": True},
+    ],
+    ids=str,
+)
+def test_guards_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(InputError):
+        Guards(**wrong)
+
+
+def test_a_budget_for_other_constraints_is_refused(world):
+    with pytest.raises(InputError, match="budget has 2 entries, but there are 1 constraints"):
+        Advisor(world.problem, guards=Guards(budget=(1.0, 2.0)))
+
+
+def test_guards_survive_the_log():
+    guards = Guards(budget=(1.5, 2.0), budget_window=7, max_age=3.0, live_rate=0.2)
+    assert Guards.from_json(guards.to_json()) == guards

@@ -1,0 +1,293 @@
+"""The endpoints: decisions and outcomes, exactly once; what bad input is told; what readers and operators see."""
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from service_app import PROBLEM, decide, new_advisor, record, serving
+
+from tether.live.certificate import Certificate
+from tether.live.modes import Criteria
+from tether.problem.problem import Problem
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def advisor():
+    return new_advisor()
+
+
+@pytest.fixture
+def client(advisor):
+    with serving(advisor) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A service that nothing in these tests may change: (client, advisor)."""
+    advisor = new_advisor()
+    with serving(advisor) as found:
+        yield found, advisor
+
+
+def learn(client, count=60):
+    """So many decisions with their outcomes."""
+    return [(record(client, made), made)[1] for made in (decide(client, n % 4) for n in range(count))]
+
+
+def test_a_decision_carries_the_certificate_that_justifies_it_and_is_in_the_log(client, advisor):
+    learn(client)
+    made = decide(client, 1, step=0, episode="e", observed_at=time.time())
+    certificate = Certificate.from_json(made["certificate"])
+    assert certificate.holds and made["logged"] and made["mode"] == "live" and not made["is_baseline"]
+    entry = advisor.store.read(made["seq"] - 1, 1)[0]
+    assert entry.body["decision_id"] == made["id"] and entry.body["played"] == made["action"]
+    assert Certificate.from_json(entry.body["certificate"]) == certificate
+    assert certificate.limits[0].bound <= PROBLEM.threshold[0]
+
+
+def test_an_outcome_is_counted_once_and_a_repeat_is_acknowledged(client, advisor):
+    made = decide(client)
+    first, again = record(client, made), record(client, made)
+    assert first.json() == {"decision_id": made["id"], "seq": 4, "repeated": False}
+    assert again.json() == {"decision_id": made["id"], "seq": 4, "repeated": True}
+    assert advisor.status().outcomes == 1
+    other = record(client, made, cost=0.3)
+    assert other.status_code == 409 and "exactly once" in other.json()["detail"]
+    assert advisor.status().outcomes == 1
+
+
+def test_the_same_key_gets_the_same_decision_and_another_request_may_not_use_it(client, advisor):
+    first = decide(client, 2, key="k-1")
+    seq = advisor.store.head().seq
+    assert decide(client, 2, key="k-1") == first and advisor.store.head().seq == seq
+    assert decide(client, 2, key="k-2")["id"] != first["id"]
+    taken = client.post("/v1/decisions", json={"state": 3}, headers={"Idempotency-Key": "k-1"})
+    assert taken.status_code in (400, 409) and "another request" in taken.json()["detail"]
+
+
+@pytest.mark.parametrize("applied", [{"ray": 1, "length": 0.25}, [0.2, 0.3, 0.5]])
+def test_what_was_really_done_is_what_is_learned(client, advisor, applied):
+    made = decide(client)
+    assert record(client, made, applied=applied).status_code == 200
+    entry = advisor.store.read(advisor.store.head().seq - 1, 1)[0]
+    if isinstance(applied, dict):
+        actions = PROBLEM.look_up(0).actions
+        expected = actions.phi_0 + 0.25 * (actions.endpoints[1] - actions.phi_0)
+    else:
+        expected = applied
+    np.testing.assert_allclose(entry.body["feature"], expected, rtol=0, atol=1e-15)
+
+
+BAD = {
+    "not JSON": (b"{", 422),
+    "empty": (b"", 422),
+    "no object": (b"[1]", 422),
+    "no state": (b"{}", 422),
+    "an unknown key": (b'{"state": 0, "stp": 1}', 422),
+    "a step that is no integer": (b'{"state": 0, "step": "0"}', 422),
+    "a step beyond the horizon": (b'{"state": 0, "step": 7}', 400),
+    "a negative step": (b'{"state": 0, "step": -1}', 422),
+    "an unknown state": (b'{"state": "nowhere"}', 400),
+    "a state that is no number": (b'{"state": NaN}', 400),
+    "an infinite state": (b'{"state": 1e999}', 400),
+    "a deep state": (b'{"state": ' + b"[" * 5000 + b"]" * 5000 + b"}", 422),
+    "a huge integer": (b'{"state": ' + b"9" * 4000 + b"}", 400),
+    "an observation at no time": (b'{"state": 0, "observed_at": NaN}', 422),
+    "an episode that is an object": (b'{"state": 0, "episode": {}}', 422),
+    "half a character": (b'{"state": "\\ud800"}', None),
+    "bytes that are no text": (b'{"state": "\xff"}', 422),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_requests_for_decisions_are_refused_in_words_and_change_nothing(shared, name):
+    (client, advisor), (body, status) = shared, BAD[name]
+    before = advisor.store.head()
+    answer = client.post("/v1/decisions", content=body, headers=JSON)
+    assert answer.status_code == status or (status is None and 400 <= answer.status_code < 500), answer.text
+    told = answer.json()
+    assert told["status"] == answer.status_code and told["detail"] and told["request_id"]
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert advisor.store.head() == before and advisor._in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"decision_id": "nobody's"}, 404),
+        ({"decision_id": "\x00"}, 404),
+        ({"decision_id": ""}, 422),
+        ({"reward": None}, 422),
+        ({"cost": "much"}, 422),
+        ({"cost": [0.1, 0.2]}, 400),
+        ({"applied": {"ray": 99, "length": 0.5}}, 400),
+        ({"applied": {"ray": 0, "length": 1.5}}, 422),
+        ({"applied": [0.0]}, 400),
+        ({"applied": 2}, 400),
+        ({"cots": 1}, 422),
+    ],
+)
+def test_bad_outcomes_are_refused_and_nothing_is_learned(shared, change, status):
+    client, advisor = shared
+    told = {"decision_id": decide(client)["id"], "reward": 0.5, "cost": 0.2}
+    before = advisor.store.head()
+    answer = client.post("/v1/outcomes", json={**told, **change})
+    assert answer.status_code == status, answer.text
+    assert advisor.store.head() == before and advisor._in_flight == 0
+    assert client.post("/v1/outcomes", json=told).status_code == 200
+
+
+def test_bodies_beyond_the_limit_are_cut_off_whether_or_not_they_say_how_long_they_are(advisor):
+    with serving(advisor, limits={"body_bytes": 2048}) as client:
+        before = advisor.store.head()
+        long = json.dumps({"state": "x" * 4000}).encode()
+
+        def pieces():
+            for start in range(0, len(long), 500):
+                yield long[start : start + 500]
+
+        for content in (long, pieces()):
+            answer = client.post("/v1/decisions", content=content, headers=JSON)
+            assert answer.status_code == 413 and "2048" in answer.json()["detail"]
+        assert client.post("/v1/stop", content=pieces(), headers=JSON).status_code == 413
+        assert advisor.store.head() == before
+        assert decide(client)["logged"]
+
+
+def test_keys_that_are_empty_or_too_long_are_refused(client):
+    for key in ("", "k" * 401):
+        answer = client.post("/v1/decisions", json={"state": 0}, headers={"Idempotency-Key": key})
+        assert answer.status_code == 400 and "400 characters" in answer.json()["detail"]
+
+
+def test_what_the_problems_own_functions_raise_is_a_refusal_and_not_a_failure():
+    def actions(state):
+        if state == "broken":
+            raise ZeroDivisionError("inside the caller's function")
+        return PROBLEM.actions(0)
+
+    told = {"horizon": 1, "threshold": PROBLEM.threshold, "noise": PROBLEM.noise, "dimension": PROBLEM.dimension}
+    problem = Problem(actions=actions, baseline_cost=lambda step, state: 0.01, **told)
+    with serving(new_advisor(problem=problem)) as client:
+        assert decide(client, "fine")["logged"]
+        answer = client.post("/v1/decisions", json={"state": "broken"})
+        assert answer.status_code == 400 and "ZeroDivisionError" in answer.json()["detail"]
+
+
+def test_the_switch_works_from_the_next_decision_on_and_stopping_twice_is_fine(client):
+    learn(client)
+    assert not decide(client)["is_baseline"]
+    for _ in range(2):
+        told = client.post("/v1/stop", json={"why": "visitors"}).json()
+        assert told["stopped"]["why"] == "visitors" and told["stopped"]["by"] == "local"
+    stopped = decide(client)
+    assert stopped["is_baseline"] and stopped["reason"] == "stopped"
+    assert client.post("/v1/resume", json={"why": "gone"}).json()["stopped"] is None
+    assert not decide(client)["is_baseline"]
+
+
+def test_orders_need_a_reason(client, advisor):
+    before = advisor.store.head()
+    for path in ("/v1/stop", "/v1/resume", "/v1/alarm/reset"):
+        assert client.post(path, json={"why": ""}).status_code == 422
+        assert client.post(path, json={"why": "  "}).status_code == 400
+    assert client.post("/v1/mode", json={"mode": "live", "why": "  "}).status_code == 400
+    assert advisor.store.head() == before
+
+
+def test_a_promotion_that_is_not_earned_is_refused_with_its_reasons_and_a_demotion_never():
+    advisor = new_advisor(mode="shadow", criteria=Criteria(outcomes=10))
+    with serving(advisor) as client:
+        refused = client.post("/v1/mode", json={"mode": "guarded", "why": "now"})
+        assert refused.status_code == 409 and any("10" in line for line in refused.json()["unmet"])
+        learn(client, 10)
+        assert client.post("/v1/mode", json={"mode": "guarded", "why": "now"}).json()["mode"] == "guarded"
+        seq = advisor.store.head().seq
+        assert client.post("/v1/mode", json={"mode": "guarded", "why": "again"}).json()["mode"] == "guarded"
+        assert advisor.store.head().seq == seq
+        assert client.post("/v1/mode", json={"mode": "shadow", "why": "back"}).json()["mode"] == "shadow"
+        assert client.post("/v1/mode", json={"mode": "wild", "why": "x"}).status_code == 422
+
+
+def test_readers_see_pages_one_decision_and_columns_that_agree(client):
+    made = learn(client, 7)
+    page = client.get("/v1/decisions", params={"limit": 4}).json()
+    rest = client.get("/v1/decisions", params={"limit": 4, "before": page["next"]}).json()
+    assert [row["id"] for row in page["decisions"] + rest["decisions"]] == [each["id"] for each in made[::-1]]
+    assert rest["next"] is None
+    one = client.get(f"/v1/decisions/{made[3]['id']}").json()
+    assert one["certificate"] == made[3]["certificate"] and one["outcome"]["reward"] == 0.5
+    series = client.get("/v1/series", params={"points": 3}).json()
+    assert sum(series["count"]) == series["total"] == 7 and sum(series["outcomes"]) == 7
+    assert sum(series["reward_sum"]) == pytest.approx(3.5)
+    status = client.get("/v1/status").json()
+    assert status["counts"]["decisions"] == 7 and status["open"] and status["radius"]["origin"] == "theorem"
+    assert status["radius"]["value"] > 0.0
+    for query in ("limit=0", "limit=201", "before=-1", f"before={2**63}", "kind=x"):
+        assert client.get(f"/v1/decisions?{query}").status_code == 422
+    assert client.get("/v1/decisions/%00").status_code == 404
+    assert client.get(f"/v1/decisions/{'x' * 500}").status_code == 404
+
+
+def test_a_long_poll_answers_when_something_arrives_and_not_before(client, advisor):
+    head = advisor.store.head().seq
+    began = time.monotonic()
+    assert client.get("/v1/events", params={"after": head, "wait": 0.4}).json() == {"head": head, "kinds": []}
+    assert time.monotonic() - began >= 0.4
+    threading.Timer(0.3, lambda: advisor.decide(0)).start()
+    told = client.get("/v1/events", params={"after": head, "wait": 20}).json()
+    assert told == {"head": head + 1, "kinds": ["decision"]} and time.monotonic() - began < 10
+    assert client.get("/v1/events", params={"after": 0}).json()["kinds"][0] == "configured"
+
+
+def test_many_waiting_pages_do_not_keep_a_decision_waiting(client, advisor):
+    head = advisor.store.head().seq
+    answers = []
+    pages = [
+        threading.Thread(
+            target=lambda: answers.append(client.get("/v1/events", params={"after": head, "wait": 20}).json())
+        )
+        for _ in range(20)
+    ]
+    for page in pages:
+        page.start()
+    time.sleep(0.3)
+    decide(client)
+    for page in pages:
+        page.join(20)
+    assert [answer["head"] for answer in answers] == [head + 1] * 20
+
+
+def test_metrics_can_be_read_by_prometheus_and_count_what_happened(client):
+    learn(client, 3)
+    client.get("/no-such-page"), client.get("/no-such-page-2")
+    families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
+    decisions = sum(sample.value for sample in families["tether_decisions"].samples if sample.name.endswith("_total"))
+    assert decisions == 3
+    assert families["tether_data_version"].samples[0].value == 3
+    paths = {sample.labels.get("path") for sample in families["tether_request_seconds"].samples}
+    assert paths >= {"/v1/decisions", "/v1/outcomes", "other"} and not any("no-such" in str(path) for path in paths)
+    modes = {sample.labels["mode"]: sample.value for sample in families["tether_mode"].samples}
+    assert modes == {"shadow": 0.0, "guarded": 0.0, "live": 1.0}
+
+
+def test_every_answer_has_an_id_and_tells_browsers_not_to_guess_or_keep_it(client):
+    ids = set()
+    for path in ("/v1/status", "/healthz", "/v1/decisions/none", "/metrics", "/openapi.json"):
+        answer = client.get(path)
+        assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["cache-control"] == "no-store"
+        ids.add(answer.headers["x-request-id"])
+    assert len(ids) == 5
+    page = client.get("/")
+    assert (
+        page.headers["cache-control"] == "no-cache" and "default-src 'none'" in page.headers["content-security-policy"]
+    )
+    assert page.headers["x-content-type-options"] == "nosniff"
+    for path in ("/static/..%2fapp.py", "/static/app.py", "/static/none.js", "/static/"):
+        assert client.get(path).status_code == 404

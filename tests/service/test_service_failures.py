@@ -1,0 +1,219 @@
+"""When the log fails, is slow or full, or the caller hangs up: the safe action or a clear refusal, then recovery."""
+
+import json
+import socket
+import sqlite3
+import threading
+import time
+
+import pytest
+from service_app import PROBLEM, decide, new_advisor, record, serving
+
+from tether.errors import AlteredLog, StoreError
+from tether.live.chain import verify_store
+from tether.live.memory_store import MemoryStore
+
+
+class Moody(MemoryStore):
+    """A log in memory that fails or waits when told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.error, self.open = None, threading.Event()
+        self.open.set()
+
+    def append(self, drafts):
+        self.open.wait(20)
+        if self.error is not None:
+            raise self.error
+        return super().append(drafts)
+
+    def head(self):
+        if self.error is not None:
+            raise self.error
+        return super().head()
+
+
+@pytest.fixture
+def store():
+    return Moody()
+
+
+def settled(advisor):
+    """Nothing is under way any more, and everything in the log was taken."""
+    give_up = time.monotonic() + 10
+    while time.monotonic() < give_up:
+        if advisor._in_flight == 0 and advisor.replica.head == advisor.store.head():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def learn(client, count=60):
+    for number in range(count):
+        record(client, decide(client, number % 4))
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), sqlite3.ProgrammingError("of another kind")])
+def test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so(store, error):
+    advisor = new_advisor(store)
+    with serving(advisor) as client:
+        learn(client)
+        assert not decide(client)["is_baseline"]
+        kept, store.error = record(client, decide(client)), error
+        answer = client.post("/v1/decisions", json={"state": 0})
+        told = answer.json()
+        assert answer.status_code == 503 and told["logged"] is False and told["id"] == "" and told["seq"] == 0
+        assert told["is_baseline"] and told["action"] == {"ray": -1, "length": 0.0} and told["reason"] == "not-logged"
+        assert told["certificate"]["is_baseline"] and told["proposal"] is None
+        assert record(client, told).status_code == 422
+        assert client.get("/readyz").status_code == 503 and client.get("/healthz").status_code == 200
+        store.error = None
+        assert kept.status_code == 200 and decide(client)["logged"] and client.get("/readyz").status_code == 200
+        assert settled(advisor) and verify_store(store).fault is None
+
+
+def test_with_refuse_nothing_is_answered_without_a_log_and_the_address_stays_unsaid(store):
+    advisor = new_advisor(store, when_store_fails="refuse")
+    with serving(advisor) as client:
+        made = decide(client)
+        store.error = StoreError("postgresql://user:secret@host is gone")
+        for answer in (client.post("/v1/decisions", json={"state": 0}), record(client, made)):
+            assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
+            assert "secret" not in answer.text and "try again" in answer.json()["detail"]
+        store.error = None
+        assert record(client, made).json()["repeated"] is False
+        assert settled(advisor) and advisor.status().outcomes == 1
+
+
+def test_an_altered_log_stops_decisions_altogether(store):
+    with serving(new_advisor(store)) as client:
+        store.error = AlteredLog("entry 2 was altered", 2)
+        answer = client.post("/v1/decisions", json={"state": 0})
+        assert answer.status_code == 503 and "action" not in answer.json() and "not what was written" in answer.text
+        store.error = None
+
+
+def test_a_log_that_is_too_slow_gives_a_time_out_and_the_same_key_finds_the_decision_later(store):
+    advisor = new_advisor(store)
+    with serving(advisor, limits={"seconds": 0.3}) as client:
+        store.open.clear()
+        answer = client.post("/v1/decisions", json={"state": 1}, headers={"Idempotency-Key": "k"})
+        assert answer.status_code == 503 and "same Idempotency-Key" in answer.json()["detail"]
+        store.open.set()
+        assert settled(advisor)
+        assert advisor.status().decisions == 1
+        again = decide(client, 1, key="k")
+        assert again["logged"] and advisor.status().decisions == 1
+
+
+def test_a_caller_that_hangs_up_leaves_nothing_half_done(store):
+    advisor = new_advisor(store)
+    with serving(advisor) as client:
+        made = decide(client)
+        store.open.clear()
+        body = json.dumps({"decision_id": made["id"], "reward": 0.5, "cost": 0.2}).encode()
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as line:
+            head = "POST /v1/outcomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            head += f"Content-Length: {len(body)}"
+            line.sendall(head.encode() + b"\r\n\r\n" + body)
+            while not advisor._in_flight:
+                time.sleep(0.005)
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as line:
+            line.sendall(head.encode() + b"\r\n\r\n" + body[:5])
+        store.open.set()
+        assert settled(advisor) and advisor.status().outcomes == 1
+        assert record(client, made, cost=0.2).json()["repeated"] is True
+
+
+def test_when_too_many_wait_the_rest_is_answered_at_once(store):
+    advisor = new_advisor(store, when_store_fails="refuse")
+    with serving(advisor, limits={"waiting": 3}) as client:
+        store.open.clear()
+        answers = []
+        lines = [
+            threading.Thread(target=lambda: answers.append(client.post("/v1/decisions", json={"state": 0})))
+            for _ in range(12)
+        ]
+        for line in lines:
+            line.start()
+            time.sleep(0.02)
+        refused = [answer.status_code for answer in answers]
+        assert refused.count(503) >= 5 and set(refused) == {503}
+        store.open.set()
+        for line in lines:
+            line.join(20)
+        good = [answer for answer in answers if answer.status_code == 200]
+        assert len(good) + refused.count(503) == 12 and len(good) == advisor.status().decisions >= 3
+        assert settled(advisor)
+
+
+def test_requests_that_arrive_together_share_batches_and_each_gets_its_own_answer(store):
+    advisor, sizes = new_advisor(store), []
+    append = store.append
+    store.append = lambda drafts: (sizes.append(len(drafts)), append(drafts))[1]
+    with serving(advisor) as client:
+        store.open.clear()
+        found = {}
+
+        def ask(number):
+            found[number] = decide(client, number % 4, episode=number)
+
+        lines = [threading.Thread(target=ask, args=(number,)) for number in range(24)]
+        for line in lines:
+            line.start()
+        time.sleep(0.3)
+        store.open.set()
+        for line in lines:
+            line.join(20)
+    assert sum(sizes) == 24 and len(sizes) <= 6
+    assert {made["episode"]: number for number, made in found.items()} == {number: number for number in range(24)}
+    assert sorted(made["seq"] for made in found.values()) == list(range(3, 27))
+
+
+def test_a_bug_in_a_view_is_a_500_that_tells_nothing_and_is_in_the_log(store, caplog):
+    advisor = new_advisor(store)
+    with serving(advisor) as client:
+        advisor.store.find = None
+        answer = client.get("/v1/decisions/some")
+        assert answer.status_code == 500 and answer.json()["detail"].startswith("this should not happen")
+        assert answer.json()["request_id"] in caplog.text and "TypeError" in caplog.text
+
+
+def test_a_restart_keeps_decisions_keys_mode_and_what_was_learned(tmp_path):
+    path = tmp_path / "log.db"
+    with serving(new_advisor(path)) as client:
+        learn(client, 20)
+        first = decide(client, 2, key="k")
+        client.post("/v1/stop", json={"why": "for the night"})
+        before = client.get("/v1/status").json()
+    advisor = new_advisor(path, mode="shadow", problem=PROBLEM)
+    with serving(advisor) as client:
+        after = client.get("/v1/status").json()
+        for name in ("mode", "head", "data_version", "model_hash", "counts", "stopped"):
+            assert after[name] == before[name], name
+        assert decide(client, 2, key="k") == first
+        assert record(client, first).json()["repeated"] is False
+        assert record(client, first).json()["repeated"] is True
+        assert decide(client, 2)["reason"] == "stopped"
+
+
+def test_two_services_on_one_log_count_once_and_the_switch_of_one_stops_the_other_at_once(tmp_path):
+    path = tmp_path / "log.db"
+    one, two = new_advisor(path, refresh=0.0), new_advisor(path, refresh=0.0, mode="shadow")
+    with serving(one) as here, serving(two) as there:
+        for number in range(40):
+            decision = decide((here, there)[number % 2], 0)
+            assert record((there, here)[number % 2], decision).json()["repeated"] is False
+            assert record((here, there)[number % 2], decision).json()["repeated"] is True
+        assert not decide(here)["is_baseline"] and not decide(there)["is_baseline"]
+        here.post("/v1/stop", json={"why": "a test"})
+        assert decide(there)["reason"] == "stopped"
+        there.post("/v1/resume", json={"why": "a test"})
+        assert decide(here)["reason"] != "stopped"
+        assert decide(here, 1, key="k")["id"] == decide(there, 1, key="k")["id"]
+        seen = [client.get("/v1/status").json() for client in (here, there)]
+        assert seen[0]["head"] == seen[1]["head"] and seen[0]["model_hash"] == seen[1]["model_hash"]
+        assert seen[0]["data_version"] == 40
+        fault = verify_store(one.store).fault
+    assert fault is None
