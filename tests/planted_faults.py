@@ -21,6 +21,7 @@ LITERAL = "tests/reference/test_literal.py"
 REDUCTIONS = "tests/reference/test_reductions.py"
 BY_HAND = "tests/unit/test_mixtures.py"
 MIXTURE_LAWS = "tests/laws/test_mixtures.py"
+REUSE = "tests/laws/test_mixture_reuse.py"
 ALGORITHM_2 = "tests/reference/test_literal_randomised.py"
 COIN = "tests/contract/test_randomised_agents.py"
 LAKE = "tests/planning/test_frozen_lake.py"
@@ -339,9 +340,16 @@ FAULTS = (
     Fault(
         "the factor misses its rotation",
         "learning/ridge.py",
-        "            x[i] = cosine * x[i] - sine * ",
-        "            x[i] = cosine * x[i] + sine * ",
+        "            rest[i] = cosine * other - sine * ",
+        "            rest[i] = cosine * other + sine * ",
         "tests/laws/test_conditioning.py::test_the_factor_after_rank_one_updates_is_the_factor_of_the_sum",
+    ),
+    Fault(
+        "large triangles: the rows below are added",
+        "learning/ridge.py",
+        "add_rows(factor, begin, end, end, x, -1.0, x[end:])",
+        "add_rows(factor, begin, end, end, x, 1.0, x[end:])",
+        "tests/unit/test_ridge.py::test_large_triangles_are_solved_like_small_ones",
     ),
     Fault(
         "mixtures: sign of the width in the rise",
@@ -444,7 +452,7 @@ FAULTS = (
     Fault(
         "mixtures: the residual term is dropped",
         "learning/mixture_choice.py",
-        "mean = projected[1 + j, row] - share * sheet.facts[slot, 0, j]",
+        "mean = projected[1 + j, row] - share * facts[0, j]",
         "mean = projected[1 + j, row]",
         f"{BY_HAND}::TestTheWholeDecision::test_a_share_of_the_safe_feature_costs_its_share",
     ),
@@ -454,6 +462,41 @@ FAULTS = (
         "            residual[i] = x[k, i] - cross[i] * part\n",
         "            residual[i] = x[k, i]\n",
         f"{BY_HAND}::TestTheWholeDecision::test_a_share_of_the_safe_feature_costs_its_share",
+    ),
+    Fault(
+        "mixtures: a pair under the cap takes the other root",
+        "learning/mixture_supports.py",
+        "(gain[first] - gain[second]) * steepness > 0.0",
+        "(gain[first] - gain[second]) * steepness < 0.0",
+        f"{BY_HAND}::TestBestMixture::test_a_pair_under_the_cap_stops_on_the_side_where_the_gain_grows",
+    ),
+    Fault(
+        "mixtures: kept without a certificate",
+        "learning/mixture_reuse.py",
+        "if not (bound - value <= CLOSED * largest and np.isfinite(score)):",
+        "if not np.isfinite(score):",
+        f"{REUSE}::test_every_planned_mixture_is_the_best_of_its_own_step",
+    ),
+    Fault(
+        "mixtures: kept from any step",
+        "learning/mixture_reuse.py",
+        "if sheet.held[slot] != step + 1:",
+        "if sheet.held[slot] < 0:",
+        f"{REUSE}::test_nothing_is_kept_from_an_older_step_or_without_a_closed_certificate",
+    ),
+    Fault(
+        "mixtures: kept although the constraint moved",
+        "learning/mixture_choice.py",
+        "    sheet.held[slot], sheet.trouble[slot] = -1, BEST\n",
+        "    sheet.trouble[slot] = BEST\n",
+        f"{REUSE}::test_mixtures_are_kept_while_the_constraint_stays_and_never_when_it_moves",
+    ),
+    Fault(
+        "mixtures: the safe cost of the step after is taken for this one's",
+        "learning/mixture_choice.py",
+        "if not (carried and same_baseline_cost(tables, step, slot)):",
+        "if not carried:",
+        f"{REUSE}::test_every_planned_bound_is_that_of_its_own_step_and_under_the_threshold",
     ),
     Fault(
         "mixtures: flip <= where one action is obvious",

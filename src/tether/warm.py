@@ -10,6 +10,9 @@ def warm() -> None:
     from tether.agents.slucb_qvi import SlucbQvi
     from tether.experiments.simulate import simulate, simulate_stepwise
     from tether.experiments.units import Schedule, simulate_units
+    from tether.learning.mixture_choice import put_on_desk
+    from tether.learning.randomised import settle
+    from tether.learning.statistics import ONLY_BASELINE
     from tether.world.frozen_lake import frozen_lake
     from tether.world.linear_mdp import Streams
     from tether.world.synthetic import synthetic
@@ -21,6 +24,9 @@ def warm() -> None:
     lake = frozen_lake(streams.instance, horizon=2)
     mixing = RslucbQvi(lake.problem, rng=streams.agent)
     simulate_units(lake, mixing, 1, streams, Schedule(steps=3))
+    sheet, desk = mixing._stationery(mixing.tables)  # what an answer of the interior-point method goes through
+    n = put_on_desk(mixing.tables, sheet, 0, 0, desk)
+    settle(mixing.rules, mixing.tables, mixing.current, 0, 0, 0.0, ONLY_BASELINE, n, desk)
     asked = RslucbQvi(lake.problem, rng=streams.agent)
     asked.observe(lake.step(asked.act(0, np.int64(0)), streams))
     agent = SlucbQvi(world.problem)

@@ -224,6 +224,25 @@ class TestBestMixture:
         np.testing.assert_allclose(x, [0.5, 0.5], atol=1e-6)
         assert bound == pytest.approx(1.0, abs=1e-6)
 
+    def test_a_pair_under_the_cap_keeps_its_digits_where_scores_are_nearly_equal(self):
+        """b and C of two actions of a lake's plan, p = 84.0416 and 84.0359: multipliers would miss g = δ by 3e-7."""
+        told = {
+            "rise": [-4.78e-4, 3.48e-6],
+            "joint": [[0.996, 1.703e-4], [1.703e-4, 9.037e-7]],
+            "radius": 0.13911669724451106,
+            "slack": 0.1,
+        }  # fmt: skip
+        x, bound = kernels.best_mixture(gain=[84.04160513709445, 84.03590669266889], **told)
+        assert x.sum() == pytest.approx(1.0, abs=1e-12)
+        assert kernels.cost_rise(told["rise"], told["joint"], told["radius"], x) == pytest.approx(0.1, abs=1e-11)
+        assert 0.0 <= bound - x @ [84.04160513709445, 84.03590669266889] <= 1e-11
+
+    def test_a_pair_under_the_cap_stops_on_the_side_where_the_gain_grows(self):
+        """b = 0, C = I, β = δ/√0.52: x = (t, 1 − t) with t² + (1 − t)² = 0.52 is t = 0.4 or 0.6."""
+        told = {"rise": [0.0, 0.0], "joint": np.eye(2), "radius": 0.1 / np.sqrt(0.52), "slack": 0.1}
+        np.testing.assert_allclose(kernels.best_mixture(gain=[5.1, 5.0], **told)[0], [0.6, 0.4], rtol=1e-9)
+        np.testing.assert_allclose(kernels.best_mixture(gain=[5.0, 5.1], **told)[0], [0.4, 0.6], rtol=1e-9)
+
 
 class TestHope:
     """`directional`: the optimistic mixture, cut back to what is certified."""

@@ -123,3 +123,31 @@ def test_the_determinant_is_taken_afresh_every_4096_updates():
     add_observation(ridge, 0, np.array([1.0, 0.0]))
     assert ridge.log_det[0] == pytest.approx(np.log(1.5), rel=1e-14)
     assert ridge.pending_count[0] == 1  # U itself is as it was: the tables owe this one update and no more
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 8, 9, 13, 40])
+def test_large_triangles_are_solved_like_small_ones(size):
+    """From d = 8 on rows are taken four at a time; the answer is the one of numpy's own solver."""
+    rng = np.random.default_rng(size)
+    factor = np.triu(rng.normal(size=(size, size))) + 5.0 * np.eye(size)
+    x = rng.normal(size=size)
+    whitened, unwhitened = x.copy(), x.copy()
+    whiten(factor, whitened)
+    unwhiten(factor, unwhitened)
+    np.testing.assert_allclose(factor.T @ whitened, x, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(factor @ unwhitened, x, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(solve(factor, x), np.linalg.solve(factor.T @ factor, x), rtol=1e-9, atol=1e-12)
+
+
+def test_an_observation_that_finds_no_room_for_its_direction_still_counts_the_same():
+    """A^{-1}φ is only worked out while the tables may still ask for it; det(A) and U do not depend on that."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(PENDING + 5, 9))
+    ridge = new_ridge(1, 0.5, np.eye(9))
+    ridge.pending_count[0] = 0
+    for feature in features:
+        add_observation(ridge, 0, feature)
+    gram = 0.5 * np.eye(9) + features.T @ features
+    assert ridge.pending_count[0] == PENDING + 1
+    assert ridge.log_det[0] == pytest.approx(np.linalg.slogdet(gram / 0.5)[1], rel=1e-13)
+    np.testing.assert_allclose(ridge.factor[0].T @ ridge.factor[0], gram, rtol=1e-12, atol=1e-12)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled, inlined
+from tether.compiled import compiled, inlined, lean
 from tether.learning.forms import project_rows
 from tether.learning.ridge import refresh_spectrum, unwhiten, whiten
 from tether.learning.safe_sets import EXACT
@@ -106,13 +106,17 @@ def make_plan(memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch:
 @compiled
 def prepare_step(
     memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array, step: int, stage: int
-) -> None:
-    """Everything of one step that all states share: tables, ĝ_h, β_c, w_h, and their products with every candidate."""
+) -> bool:
+    """Everything of one step that all states share: tables, ĝ_h, β_c, w_h, and their products with every candidate.
+
+    Returns whether all but w_h is carried over from the step after.
+    """
     constraints = rules.threshold.shape[0]
     slots = tables.slots[0]
     rows = tables.start[slots]
     learns_cost = rules.conditioning != EXACT
-    refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
+    if memory.cost.pending_count[stage] + memory.value.pending_count[stage] > 0 or tables.built[stage] < slots:
+        refresh(tables, memory.cost, memory.value, stage, learns_cost, scratch)
     if learns_cost:
         refresh_spectrum(memory.cost, stage)
     fitted = memory.value.gram.shape[0] == 1 and step < rules.horizon - 1 and carry_cost(rules, plan, step)
@@ -127,9 +131,10 @@ def prepare_step(
     if not fitted:
         for j in range(constraints):
             project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
+    return fitted
 
 
-@compiled
+@lean
 def carry_cost(rules: Rules, plan: Plan, step: int) -> bool:
     """Pooled steps share one regression: ĝ and β_c of the step after, unless what is known of γ* differs (False)."""
     for j in range(plan.radius.shape[1]):
@@ -173,7 +178,7 @@ def share_of_hope(rules: Rules, plans: int) -> float:
     return 1.0 if root * root == plans else QUARTER
 
 
-@compiled
+@lean
 def clipped_value(rules: Rules, step: int, score: float) -> float:
     """V of Eq. (10). The value is clipped, never the scores: clipped scores all tie while bonuses are large.
 
@@ -234,7 +239,7 @@ def assess_unplanned(
     )
 
 
-@compiled
+@lean
 def widest_state(tables: Tables) -> int:
     """The largest number of candidates in one state."""
     widest = 0

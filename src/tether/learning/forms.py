@@ -2,14 +2,40 @@
 
 import numpy as np
 
-from tether.compiled import compiled
+from tether.compiled import compiled, lean
 from tether.records import Array
 
 BLOCK = 512
 """Rows that are projected together, so that the partial sums stay in the first-level cache."""
 
+TILE = 3200
+"""Numbers (d times columns) that are whitened together: 25 kB stay in a first-level cache of 32 kB."""
 
-@compiled
+
+@lean
+def add_rows(matrix: Array, top: int, bottom: int, left: int, weights: Array, sign: float, out: Array) -> None:
+    """out[i] += sign · Σ_k weights[k] matrix[k, left + i] over the rows top <= k < bottom: (., .), (.,), (n,).
+
+    Four rows in one pass over `out`, which then is loaded and stored a quarter as often. The terms are added one by
+    one in the order of k, as a plain loop would: the same bits.
+    """
+    size = out.shape[0]
+    right = left + size
+    paired = top + (bottom - top) // 4 * 4
+    for k in range(top, paired, 4):
+        a, b = matrix[k, left:right], matrix[k + 1, left:right]
+        c, d = matrix[k + 2, left:right], matrix[k + 3, left:right]
+        p, q, r, s = sign * weights[k], sign * weights[k + 1], sign * weights[k + 2], sign * weights[k + 3]
+        for i in range(size):
+            out[i] = out[i] + a[i] * p + b[i] * q + c[i] * r + d[i] * s
+    for k in range(paired, bottom):
+        row = matrix[k, left:right]
+        weight = sign * weights[k]
+        for i in range(size):
+            out[i] += row[i] * weight
+
+
+@lean
 def project_rows(features: Array, count: int, vector: Array, out: Array) -> None:
     """out[i] = ⟨vector, column i⟩ for i < count: the bare matrix–vector product. features (d, R).
 
@@ -23,14 +49,10 @@ def project_rows(features: Array, count: int, vector: Array, out: Array) -> None
         weight = vector[0]
         for i in range(size):
             sums[i] = column[i] * weight
-        for k in range(1, features.shape[0]):
-            column = features[k, block:end]
-            weight = vector[k]
-            for i in range(size):
-                sums[i] += column[i] * weight
+        add_rows(features, 1, features.shape[0], block, vector, 1.0, sums)
 
 
-@compiled
+@lean
 def inner(columns: Array, column: int, vector: Array) -> float:
     """⟨vector, column⟩: (d, S), (d,) -> scalar."""
     total = 0.0
@@ -46,29 +68,37 @@ def project_columns(basis: Array, columns: Array) -> Array:
     if rank == dimension:
         return columns.copy()
     inside = np.zeros((rank, columns.shape[1]))
-    for k in range(dimension):
-        for j in range(rank):
-            weight = basis[k, j]
-            for i in range(columns.shape[1]):
-                inside[j, i] += weight * columns[k, i]
+    weights = np.empty(dimension)
+    for j in range(rank):
+        for k in range(dimension):
+            weights[k] = basis[k, j]
+        add_rows(columns, 0, dimension, 0, weights, 1.0, inside[j])
     return inside
 
 
 @compiled
-def whiten_columns(factor: Array, columns: Array) -> None:
-    """U^{-T} times each column, in place: (p, p), (p, n)."""
-    size, count = columns.shape
+def turned(factor: Array) -> Array:
+    """Uᵀ, row by row in memory: (p, p)."""
+    size = factor.shape[0]
+    lower = np.empty((size, size))
     for k in range(size):
-        pivot = factor[k, k]
+        for j in range(size):
+            lower[j, k] = factor[k, j]
+    return lower
+
+
+@lean
+def whiten_columns(lower: Array, columns: Array) -> None:
+    """U^{-T} times each column, in place; `lower` is Uᵀ: (p, p), (p, n)."""
+    size, count = columns.shape
+    for j in range(size):
+        row, pivot = columns[j], lower[j, j]
+        add_rows(columns, 0, j, 0, lower[j], -1.0, row)
         for i in range(count):
-            columns[k, i] /= pivot
-        for j in range(k + 1, size):
-            weight = factor[k, j]
-            for i in range(count):
-                columns[j, i] -= weight * columns[k, i]
+            row[i] /= pivot
 
 
-@compiled
+@lean
 def conditioned_forms(x: Array, f: Array, known: bool, width2: Array, cross: Array) -> float:
     """width2 and cross of whitened candidates x (p, n) given whitened f (p,); returns g00.
 
@@ -120,7 +150,7 @@ def residual_products(x: Array, f: Array, known: bool, cross: Array, g00: float,
             out[j, i] = out[i, j]
 
 
-@compiled
+@lean
 def plain_forms(x: Array, f: Array, vxx: Array, v0x: Array) -> float:
     """vxx and v0x of whitened candidates x (d, n) and f (d,); returns v00."""
     size, count = x.shape

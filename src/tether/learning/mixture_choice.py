@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled, inlined
+from tether.compiled import compiled, inlined, lean
 from tether.learning.backup import Plan
 from tether.learning.mixture_search import CLOSED, LARGEST, SCRATCH_ROWS, best_mixture
 from tether.learning.mixture_supports import inner_product
-from tether.learning.mixtures import best_pair, cost_rise, linear_optimum, scale_back
+from tether.learning.mixtures import best_pair, cost_rise, is_played, linear_optimum, scale_back
 from tether.learning.safe_sets import ROUNDING, STATE
 from tether.learning.scores import bonus_scales, dot, examine
 from tether.learning.statistics import BAD_NUMBERS, BEST, NO_SLACK, ONLY_BASELINE, UNSOLVED, Rules
@@ -18,20 +18,24 @@ from tether.records import Array
 
 
 class Sheet(NamedTuple):
-    """The inner problems of every state at one step; a_0's own row has gain 0."""
+    """The inner problems of every state at one step; a_0's own row has gain 0 and slope 0."""
 
     score_0: Array  # score of a_0 (S,)
     gain: Array  # p, the score above a_0's (R,)
+    norm: Array  # ‖x‖ in the inverse of the value Gram matrix (R,)
     width: Array  # (R,)
     rise: Array  # b (M, R)
-    facts: Array  # ⟨ĝ, f⟩ − τ_s, β_s, δ, bound of the choice (S, 4, M)
+    facts: Array  # ⟨ĝ, f⟩ − τ_s, β_s, δ, bound of a_0 (S, 4, M)
+    trouble: NDArray[np.int64]  # why only a_0 can be played, or BEST (S,)
     left: NDArray[np.int64]  # slots that are not decided yet (S,)
+    held: NDArray[np.int64]  # the step whose mixture in the plan has its slope noted here, -1 if none (S,)
+    slope: Array  # of a linear minorant of g that touches it at that mixture (M, R)
 
 
 class Desk(NamedTuple):
     """Scratch space for one inner problem of up to W actions besides a_0 under M constraints."""
 
-    facts: Array  # (4, M)
+    facts: Array  # ⟨ĝ, f⟩ − τ_s, β_s, δ, bound of the choice (4, M)
     gain: Array  # (W,)
     rise: Array  # (M, W)
     width: Array  # (W,)
@@ -50,9 +54,13 @@ def new_sheet(constraints: int, slots: int, rows: int) -> Sheet:
         np.zeros(slots),
         np.zeros(rows),
         np.zeros(rows),
+        np.zeros(rows),
         np.zeros((constraints, rows)),
         np.zeros((slots, 4, constraints)),
         np.zeros(slots, dtype=np.int64),
+        np.zeros(slots, dtype=np.int64),
+        np.full(slots, -1),
+        np.zeros((constraints, rows)),
     )
 
 
@@ -73,50 +81,77 @@ def new_desk(constraints: int, widest: int) -> Desk:
     )
 
 
-@compiled
+@lean
 def inner_problems(
-    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, sheet: Sheet
+    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, carried: bool, sheet: Sheet
 ) -> None:
     """p, b, widths, β_s and δ of every state onto the sheet; why only a_0 can be played (or BEST) into the plan.
 
     The score of an action is ⟨w, φ⟩ plus its bonus, Eq. (15); by Jensen, the mean of the actions' widths is at least
     the width of their mean, so that the optimism of Lemma 2 also holds for the `certified` bonus. All states in one
-    call: passing this many arrays costs more than one state's arithmetic.
+    call: passing this many arrays costs more than one state's arithmetic. With `carried`, ĝ, β_c and the tables are
+    those of the step after, and so are the constraints of every state whose τ_s is: only the scores are new.
     """
     for slot in range(tables.slots[0]):
         first, last = tables.start[slot], tables.start[slot + 1]
-        g00, is_star = tables.g00[stage, slot], tables.is_star[slot]
-        safe_row = first + tables.baseline_row[slot]
-        trouble = BEST
-        value_0 = dot(plan.weights[step], tables.phi_0[:, slot]) if is_star else projected[0, safe_row]
-        for j in range(plan.radius.shape[1]):
-            mean_0 = dot(plan.gamma_hat[step, j], tables.phi_0[:, slot]) if is_star else projected[1 + j, safe_row]
-            cost_0 = tables.baseline_cost[step, slot, j]
-            found, radius, gap, bound = examine(rules, j, mean_0, plan.radius[step, j], cost_0, g00)
-            sheet.facts[slot, 0, j] = mean_0 - cost_0 if rules.conditioning == STATE else 0.0
-            sheet.facts[slot, 1, j], sheet.facts[slot, 2, j], plan.bound[step, slot, j] = radius, gap, bound
-            trouble = found if found != BEST else trouble
+        if not (carried and same_baseline_cost(tables, step, slot)):
+            constrain(rules, tables, plan, projected, step, stage, slot, sheet)
+        trouble = sheet.trouble[slot]
         plan.reason[step, slot] = trouble
+        for j in range(plan.radius.shape[1]):
+            plan.bound[step, slot, j] = sheet.facts[slot, 3, j]
         norm_scale, width_scale = rules.value_radius[step], 0.0
         if trouble == BEST:
             norm_scale, width_scale = bonus_scales(rules, step, sheet.facts[slot])
         elif trouble == NO_SLACK:
             norm_scale = 0.0  # κ has no value where Assumption 2 fails: nothing to be explored there
+        is_star, safe_row = tables.is_star[slot], first + tables.baseline_row[slot]
+        value_0 = dot(plan.weights[step], tables.phi_0[:, slot]) if is_star else projected[0, safe_row]
         score_0 = value_0 + norm_scale * np.sqrt(tables.v00[stage, slot])
         sheet.score_0[slot] = score_0
-        root = np.sqrt(g00)
         for row in range(first, last):
-            share = tables.cross[stage, row] / g00
-            w = np.sqrt(tables.width2[stage, row])
-            blur = ROUNDING * (w + abs(share) * root)
-            sheet.width[row] = w + blur
-            bonus = norm_scale * np.sqrt(tables.vxx[stage, row]) + width_scale * (w + blur)
+            bonus = norm_scale * sheet.norm[row] + width_scale * sheet.width[row]
             sheet.gain[row] = projected[0, row] + bonus - score_0
-            for j in range(plan.radius.shape[1]):
-                mean = projected[1 + j, row] - share * sheet.facts[slot, 0, j]
-                sheet.rise[j, row] = mean - tables.baseline_cost[step, slot, j] + sheet.facts[slot, 1, j] * blur
         if not is_star:
             sheet.gain[safe_row] = 0.0
+
+
+@inlined
+def same_baseline_cost(tables: Tables, step: int, slot: int) -> bool:
+    """Whether τ_s is that of the step after (NaN is not)."""
+    for j in range(tables.baseline_cost.shape[2]):
+        if tables.baseline_cost[step, slot, j] != tables.baseline_cost[step + 1, slot, j]:
+            return False
+    return True
+
+
+@inlined
+def constrain(
+    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, slot: int, sheet: Sheet
+) -> None:
+    """What one state's mixtures must satisfy, onto the sheet: b, widths, β_s and δ. Nothing older may be kept."""
+    first, last = tables.start[slot], tables.start[slot + 1]
+    g00, is_star = tables.g00[stage, slot], tables.is_star[slot]
+    safe_row = first + tables.baseline_row[slot]
+    facts = sheet.facts[slot]
+    sheet.held[slot], sheet.trouble[slot] = -1, BEST
+    for j in range(facts.shape[1]):
+        mean_0 = dot(plan.gamma_hat[step, j], tables.phi_0[:, slot]) if is_star else projected[1 + j, safe_row]
+        cost_0 = tables.baseline_cost[step, slot, j]
+        found, facts[1, j], facts[2, j], facts[3, j] = examine(rules, j, mean_0, plan.radius[step, j], cost_0, g00)
+        facts[0, j] = mean_0 - cost_0 if rules.conditioning == STATE else 0.0
+        if found != BEST:
+            sheet.trouble[slot] = found
+    root = np.sqrt(g00)
+    for row in range(first, last):
+        share = tables.cross[stage, row] / g00
+        w = np.sqrt(tables.width2[stage, row])
+        blur = ROUNDING * (w + abs(share) * root)
+        sheet.width[row] = w + blur
+        sheet.norm[row] = np.sqrt(tables.vxx[stage, row])
+        for j in range(facts.shape[1]):
+            mean = projected[1 + j, row] - share * facts[0, j]
+            sheet.rise[j, row] = mean - tables.baseline_cost[step, slot, j] + facts[1, j] * blur
 
 
 @inlined
@@ -124,7 +159,9 @@ def put_on_desk(tables: Tables, sheet: Sheet, stage: int, slot: int, desk: Desk)
     """One state's inner problem, without a_0's row; returns n, the number of other actions."""
     first, last = tables.start[slot], tables.start[slot + 1]
     skipped = -1 if tables.is_star[slot] else tables.baseline_row[slot]
-    desk.facts[:] = sheet.facts[slot]
+    for i in range(4):
+        for j in range(desk.rise.shape[0]):
+            desk.facts[i, j] = sheet.facts[slot, i, j]
     k = 0
     for row in range(last - first):
         if row != skipped:
@@ -173,7 +210,7 @@ def certified_optimum(
     return 0.0, False
 
 
-@compiled
+@lean
 def hoped_optimum(gain: Array, rise: Array, width: Array, joint: Array, facts: Array, work: Array, x: Array) -> float:
     """`directional`: the value of an optimistic mixture; x (n,) is that mixture scaled back toward a_0 until certified.
 
@@ -210,11 +247,11 @@ def choose(hope: float, score_0: float, n: int, desk: Desk) -> tuple[float, int]
         return np.nan, BAD_NUMBERS
     if hope == 1.0:
         hoped = hoped_optimum(gain, rise, width, joint, desk.facts, work, x)
-        return score_0 + hoped, BEST if x.sum() > 0.0 else ONLY_BASELINE
+        return score_0 + hoped, BEST if is_played(x) else ONLY_BASELINE
     value, solved = certified_optimum(gain, rise, joint, desk.facts, factor, work, desk.support, x)
     if not solved:
         x[:] = 0.0
         return score_0, UNSOLVED
     if hope > 0.0:
         value += hope * (hoped_optimum(gain, rise, width, joint, desk.facts, work, trial) - value)
-    return score_0 + value, BEST if x.sum() > 0.0 else ONLY_BASELINE
+    return score_0 + value, BEST if is_played(x) else ONLY_BASELINE

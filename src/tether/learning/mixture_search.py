@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled
+from tether.compiled import lean
 from tether.learning.mixture_supports import inner_product, on_support
 from tether.learning.mixtures import best_pair, linear_optimum, scale_back, slope_at
 from tether.records import Array
@@ -27,7 +27,7 @@ SCRATCH_ROWS = 8
 """Rows of scratch space (., n) that `best_mixture` needs, besides one (n, n) block."""
 
 
-@compiled
+@lean
 def best_mixture(
     gain: Array,
     rise: Array,
@@ -71,14 +71,14 @@ def best_mixture(
     return grow_support(gain, rise, joint, radius, slack, factor, work, support, trial, x, value, bound, largest)
 
 
-@compiled
+@lean
 def settled(gain: Array, rise: Array, joint: Array, radius: float, slack: float, x: Array) -> float:
     """Make x exactly feasible; returns pᵀx."""
     scale_back(rise, joint, radius, slack, x)
     return inner_product(gain, x, gain.shape[0])
 
 
-@compiled
+@lean
 def certificate(
     gain: Array, rise: Array, joint: Array, radius: float, slack: float, x: Array, work: Array, value: float
 ) -> float:
@@ -111,7 +111,7 @@ def certificate(
     return bound
 
 
-@compiled
+@lean
 def try_all_supports(
     gain: Array,
     rise: Array,
@@ -145,7 +145,7 @@ def try_all_supports(
     return bound
 
 
-@compiled
+@lean
 def keep_better(
     gain: Array,
     rise: Array,
@@ -172,7 +172,7 @@ def keep_better(
     return value, min(bound, certificate(gain, rise, joint, radius, slack, trial, work, tried))
 
 
-@compiled
+@lean
 def grow_support(
     gain: Array,
     rise: Array,
@@ -217,7 +217,7 @@ def grow_support(
     return bound
 
 
-@compiled
+@lean
 def best_price(gain: Array, slope: Array, slack: float, support: NDArray[np.int64], count: int, x: Array) -> int:
     """The action outside the support with the largest p_j − λ slope_j − μ > 0, or -1: (λ, μ) from p = λ slope + μ."""
     size = gain.shape[0]

@@ -2,20 +2,21 @@
 
 With inner products taken in C^{-1} (vectors whitened by its factor), stationarity reads
 p − λ(b + βCx/√(xᵀCx)) − μ1 = 0. Written as y = p − λb − μ1 this is x ∝ C^{-1}y with ‖y‖ = λβ: a quadratic equation for
-λ when the cap 1ᵀx <= 1 is slack (μ = 0), one linear and one quadratic equation for (λ, μ) when it is tight.
+λ when the cap 1ᵀx <= 1 is slack (μ = 0), one linear and one quadratic equation for (λ, μ) when it is tight. Two actions
+under a tight cap lie on a line, and need no multipliers.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled
+from tether.compiled import lean
 from tether.records import Array
 
 SINGULAR = 1e-11
 """A pivot below this part of its diagonal means that the residuals of a support are dependent."""
 
 
-@compiled
+@lean
 def roots(a: float, half_b: float, c: float) -> tuple[float, float]:
     """Both roots of a t² + 2 half_b t + c = 0 without cancellation; NaN where there is none."""
     inside = half_b * half_b - a * c
@@ -27,7 +28,7 @@ def roots(a: float, half_b: float, c: float) -> tuple[float, float]:
     return first, second
 
 
-@compiled
+@lean
 def uncapped(p: Array, b: Array, size: int, radius: float, y: Array) -> float:
     """The direction y (whitened) of the optimum when only g(x) <= δ binds; returns λ, or 0 if there is none.
 
@@ -54,7 +55,7 @@ def uncapped(p: Array, b: Array, size: int, radius: float, y: Array) -> float:
     return best
 
 
-@compiled
+@lean
 def capped(p: Array, b: Array, ones: Array, size: int, radius: float, slack: float, y: Array) -> float:
     """The direction y (whitened) of the optimum when 1ᵀx = 1 binds too; returns λ, or 0 if there is none.
 
@@ -99,7 +100,25 @@ def capped(p: Array, b: Array, ones: Array, size: int, radius: float, slack: flo
     return float(lam_0 + at * lam_t)
 
 
-@compiled
+@lean
+def capped_pair(gain: Array, rise: Array, joint: Array, radius: float, slack: float, first: int, second: int) -> float:
+    """The probability t of `first`, with 1 − t on `second`, where g = δ keeps pᵀx from growing; NaN if nowhere.
+
+    (b_2 − δ + t(b_1 − b_2))² = β² xᵀCx is a quadratic equation in t. No multiplier enters: those of `capped` lose the
+    digits of t where two scores differ by a small part of themselves.
+    """
+    square, start, along = radius * radius, rise[second] - slack, rise[first] - rise[second]
+    c0, c1 = joint[second, second], joint[first, second] - joint[second, second]
+    c2 = joint[first, first] - joint[first, second] - c1
+    for t in roots(along * along - square * c2, start * along - square * c1, start * start - square * c0):
+        over = start + t * along  # = −β √(xᵀCx) where g = δ
+        steepness = square * (c1 + t * c2) - over * along  # the sign of dg/dt
+        if over <= 0.0 and (gain[first] - gain[second]) * steepness > 0.0:
+            return float(t)
+    return np.nan
+
+
+@lean
 def on_support(
     gain: Array,
     rise: Array,
@@ -131,6 +150,12 @@ def on_support(
             total += y[i] * scale
         if not (0.0 < scale < np.inf and total <= 1.0):
             scale = 0.0
+    for i in range(x.shape[0]):
+        x[i] = 0.0
+    if scale == 0.0 and size == 2:
+        share = capped_pair(gain, rise, joint, radius, slack, support[0], support[1])
+        x[support[0]], x[support[1]] = share, 1.0 - share
+        return -np.inf < share < np.inf
     if scale == 0.0:
         whitened(factor, size, ones)
         if not capped(p, b, ones, size, radius, slack, y) > 0.0:
@@ -142,14 +167,12 @@ def on_support(
         scale = 1.0 / total
         if not 0.0 < scale < np.inf:
             return False
-    for i in range(x.shape[0]):
-        x[i] = 0.0
     for i in range(size):
         x[support[i]] = y[i] * scale
     return True
 
 
-@compiled
+@lean
 def factorise(joint: Array, support: NDArray[np.int64], size: int, factor: Array) -> bool:
     """The lower Cholesky factor of C on a support, False if it is (nearly) singular. (n, n) -> (size, size)."""
     for i in range(size):
@@ -166,7 +189,7 @@ def factorise(joint: Array, support: NDArray[np.int64], size: int, factor: Array
     return True
 
 
-@compiled
+@lean
 def whitened(factor: Array, size: int, v: Array) -> None:
     """L^{-1} v in place."""
     for i in range(size):
@@ -175,7 +198,7 @@ def whitened(factor: Array, size: int, v: Array) -> None:
         v[i] /= factor[i, i]
 
 
-@compiled
+@lean
 def unwhitened(factor: Array, size: int, v: Array) -> None:
     """L^{-T} v in place."""
     for i in range(size - 1, -1, -1):
@@ -184,7 +207,7 @@ def unwhitened(factor: Array, size: int, v: Array) -> None:
         v[i] /= factor[i, i]
 
 
-@compiled
+@lean
 def inner_product(a: Array, b: Array, size: int) -> float:
     """⟨a, b⟩ over the first `size` entries."""
     total = 0.0

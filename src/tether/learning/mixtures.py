@@ -11,7 +11,7 @@ linear minorant of g; a linear program over that minorant bounds the optimum fro
 
 import numpy as np
 
-from tether.compiled import compiled
+from tether.compiled import lean
 from tether.records import Array
 
 PRODUCT_ROUNDING = 1e-13
@@ -21,7 +21,7 @@ INWARD = 1.0 - 1e-14
 """Scaled solutions are rounded toward a_0."""
 
 
-@compiled
+@lean
 def width_of(joint: Array, x: Array) -> float:
     """√(xᵀCx), rounded up: (n, n), (n,) -> scalar."""
     square, spread = 0.0, 0.0
@@ -37,7 +37,16 @@ def width_of(joint: Array, x: Array) -> float:
     return width
 
 
-@compiled
+@lean
+def is_played(x: Array) -> bool:
+    """Whether some action besides a_0 has a positive probability; none may be negative."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i]
+    return total > 0.0
+
+
+@lean
 def cost_rise(rise: Array, joint: Array, radius: float, x: Array) -> float:
     """g(x), rounded up: how far the certified expected cost of x lies above τ_s."""
     total = 0.0
@@ -46,7 +55,7 @@ def cost_rise(rise: Array, joint: Array, radius: float, x: Array) -> float:
     return total + radius * width_of(joint, x)
 
 
-@compiled
+@lean
 def scale_back(rise: Array, joint: Array, radius: float, slack: float, x: Array) -> float:
     """Shrink x toward a_0 until it is a sub-distribution with g(x) <= δ; 0 if none is shown. Returns the factor."""
     total, actions, clean = 0.0, 0, True
@@ -75,7 +84,7 @@ def scale_back(rise: Array, joint: Array, radius: float, slack: float, x: Array)
     return 0.0
 
 
-@compiled
+@lean
 def linear_optimum(gain: Array, slope: Array, slack: float) -> tuple[float, int, int, float]:
     """max pᵀy over y >= 0, 1ᵀy <= 1, ⟨slope, y⟩ <= δ: its value, and the vertex that attains it.
 
@@ -99,7 +108,7 @@ def linear_optimum(gain: Array, slope: Array, slack: float) -> tuple[float, int,
     return best, first, second, share
 
 
-@compiled
+@lean
 def slope_at(rise: Array, joint: Array, radius: float, x: Array, slope: Array) -> None:
     """A subgradient of g at x into `slope` (n,): b + β Cx/√(xᵀCx), or b where the root is 0."""
     square = 0.0
@@ -114,7 +123,7 @@ def slope_at(rise: Array, joint: Array, radius: float, x: Array, slope: Array) -
         slope[i] = rise[i] + per_width * slope[i]
 
 
-@compiled
+@lean
 def best_pair(gain: Array, slope: Array, slack: float, x: Array) -> None:
     """The maximiser of `linear_optimum` into x (n,)."""
     _, first, second, share = linear_optimum(gain, slope, slack)

@@ -5,10 +5,11 @@ Q̃ of Eq. (15) is not clipped, the value is. The mixtures come from `mixture_ch
 
 import numpy as np
 
-from tether.compiled import compiled, inlined
+from tether.compiled import compiled, inlined, lean
 from tether.learning.backup import Plan, prepare_step, share_of_hope
 from tether.learning.forms import project_rows
 from tether.learning.mixture_choice import Desk, Sheet, choose, inner_problems, put_on_desk
+from tether.learning.mixture_reuse import keep_mixture, note_slope
 from tether.learning.mixtures import cost_rise
 from tether.learning.safe_sets import EXACT
 from tether.learning.statistics import (
@@ -58,7 +59,7 @@ def settle(
     plan.values[step, slot] = mixture_value(rules, step, score)
 
 
-@compiled
+@lean
 def settle_obvious(rules: Rules, tables: Tables, plan: Plan, step: int, sheet: Sheet) -> int:
     """Decide every state whose best action is a_0 or certified by itself: then there is nothing to trade off.
 
@@ -114,22 +115,35 @@ def mixture_value(rules: Rules, step: int, score: float) -> float:
     return min(max(score, 0.0), limit) if score == score else limit
 
 
-@compiled
+@lean
 def plan_step(
-    rules: Rules, tables: Tables, plan: Plan, projected: Array, step: int, stage: int, sheet: Sheet, desk: Desk
+    rules: Rules,
+    tables: Tables,
+    plan: Plan,
+    projected: Array,
+    step: int,
+    stage: int,
+    carried: bool,
+    sheet: Sheet,
+    desk: Desk,
 ) -> int:
     """Line 9 of Algorithm 2 for every state at one step; returns how many are left open, listed on the sheet."""
-    inner_problems(rules, tables, plan, projected, step, stage, sheet)
+    inner_problems(rules, tables, plan, projected, step, stage, carried, sheet)
     hope = share_of_hope(rules, plan.made[0])
     still_open = 0
     for index in range(settle_obvious(rules, tables, plan, step, sheet)):
         slot = sheet.left[index]
+        if hope == 0.0 and keep_mixture(tables, plan, step, slot, sheet):
+            plan.values[step, slot] = mixture_value(rules, step, plan.score[step, slot])
+            continue
         n = put_on_desk(tables, sheet, stage, slot, desk)
         score, reason = choose(hope, sheet.score_0[slot], n, desk)
         settle(rules, tables, plan, step, slot, score, reason, n, desk)
         if plan.reason[step, slot] == UNSOLVED:
             sheet.left[still_open] = slot
             still_open += 1
+        elif hope == 0.0:
+            note_slope(tables, plan, step, slot, n, desk, sheet)
     return still_open
 
 
@@ -145,31 +159,28 @@ def plan_mixtures(
     stages = memory.value.gram.shape[0]
     for step in range(last_step, -1, -1):
         stage = step if stages > 1 else 0
-        prepare_step(memory, rules, tables, plan, scratch, step, stage)
-        left_open = plan_step(rules, tables, plan, scratch, step, stage, sheet, desk)
+        carried = prepare_step(memory, rules, tables, plan, scratch, step, stage)
+        left_open = plan_step(rules, tables, plan, scratch, step, stage, carried, sheet, desk)
         if left_open > 0:
             return step, left_open
     return -1, 0
 
 
-@compiled
 def plan_alone(
     memory: Memory, rules: Rules, tables: Tables, plan: Plan, scratch: Array, sheet: Sheet, desk: Desk, step: int
 ) -> int:
     """`plan_step` for a state that no plan covers: `tables` holds it alone, `plan` the weights of the last plan."""
     stage = step if memory.value.gram.shape[0] > 1 else 0
-    rows = tables.start[1]
+    rows = int(tables.start[1])
     fit_cost(memory, rules, step, stage, plan.gamma_hat[step], plan.radius[step])
-    only = tables.slots[0] - 1  # a literal 0 would compile `build` a second time
-    build(tables, only, memory.cost, memory.value, stage, rules.conditioning != EXACT)
+    build(tables, 0, memory.cost, memory.value, stage, rules.conditioning != EXACT)
     project_rows(tables.features, rows, plan.weights[step], scratch[0])
     for j in range(rules.threshold.shape[0]):
         project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch[1 + j])
-    left_open: int = plan_step(rules, tables, plan, scratch, step, only, sheet, desk)
-    return left_open
+    return plan_step(rules, tables, plan, scratch, step, 0, False, sheet, desk)
 
 
-@compiled
+@lean
 def draw_row(probabilities: Array, baseline_row: int, uniform: float) -> int:
     """The candidate that a uniform number falls on; -1 for a_0, also for what rounding leaves over."""
     total = 0.0

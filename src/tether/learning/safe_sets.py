@@ -12,7 +12,7 @@ with a linear kernel, conditioned on the noise-free fact that the safe action co
 
 import numpy as np
 
-from tether.compiled import compiled
+from tether.compiled import lean
 from tether.records import Array
 
 ROUNDING = 1e-9
@@ -34,14 +34,14 @@ STATE, ALL, UNKNOWN, EXACT = 0, 1, 2, 3
 """What the cost regression is conditioned on: c(f) = τ_s here; the same everywhere; nothing; γ* itself."""
 
 
-@compiled
+@lean
 def state_radius(radius: float, residual: float, g00: float) -> float:
     """β_s = √(β_c² − (⟨ĝ,f⟩ − τ_s)²/g00), by Pythagoras (THEORY section 4). NaN means misspecified: alarm."""
     reduced: float = np.sqrt(radius * radius - residual * residual / g00)
     return reduced
 
 
-@compiled
+@lean
 def affine_lengths(
     mean: Array,
     width2: Array,
@@ -85,7 +85,7 @@ def affine_lengths(
         optimistic[i] = (hope if hope < optimistic[i] else optimistic[i]) if hope > 0.0 else 0.0
 
 
-@compiled
+@lean
 def bound_along(mean_0: float, mean: float, g00: float, g0x: float, gxx: float, radius: float, at: float) -> float:
     """⟨ĝ, x(α)⟩ + β ‖x(α)‖_G at α = `at`, without conditioning (THEORY section 7)."""
     rest = 1.0 - at
@@ -95,7 +95,7 @@ def bound_along(mean_0: float, mean: float, g00: float, g0x: float, gxx: float, 
     return bound
 
 
-@compiled
+@lean
 def largest_unconditioned_step(
     mean_0: float, mean: float, g00: float, g0x: float, gxx: float, radius: float, threshold: float
 ) -> float:
@@ -132,7 +132,7 @@ def largest_unconditioned_step(
     return best
 
 
-@compiled
+@lean
 def unconditioned_lengths(
     mean: Array,
     width2: Array,

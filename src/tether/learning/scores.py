@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tether.compiled import compiled, inlined
+from tether.compiled import inlined, lean
 from tether.learning.safe_sets import STATE, UNKNOWN, affine_lengths, bound_along, state_radius, unconditioned_lengths
 from tether.learning.statistics import (
     ALARM,
@@ -22,7 +22,7 @@ SMALLEST_GAP = 1e-9
 """Where τ − τ_h(s) is not known to be positive, the certified bonus is as large as this makes it."""
 
 
-@compiled
+@lean
 def assess(
     rules: Rules,
     step: int,
@@ -132,7 +132,7 @@ def examine(
     return trouble, radius, gap, baseline_cost
 
 
-@compiled
+@lean
 def dot(a: Array, b: Array) -> float:
     """⟨a, b⟩ with a fixed order of summation."""
     total = 0.0
@@ -141,7 +141,7 @@ def dot(a: Array, b: Array) -> float:
     return total
 
 
-@compiled
+@lean
 def limit_lengths(
     rules: Rules,
     j: int,
@@ -187,7 +187,7 @@ def bonus_scales(rules: Rules, step: int, facts: Array) -> tuple[float, float]:
     return rules.value_radius[step], width_scale
 
 
-@compiled
+@lean
 def score_rays(
     value_0: float,
     value: Array,
@@ -212,7 +212,7 @@ def score_rays(
         score[i] = rest * value_0 + a * value[i] + norm_scale * np.sqrt(norm2) + width_scale * a * width[i]
 
 
-@compiled
+@lean
 def best_ray(score_0: float, length: Array, score: Array) -> tuple[int, float]:
     """Line 9 of Algorithm 1: the highest unclipped score of a certified ray; ties to the safe action, then in order."""
     best, best_score = -1, score_0
@@ -222,7 +222,7 @@ def best_ray(score_0: float, length: Array, score: Array) -> tuple[int, float]:
     return best, best_score
 
 
-@compiled
+@lean
 def bound_of_choice(
     rules: Rules,
     length: float,

@@ -6,6 +6,7 @@ import numpy as np
 
 from tether.compiled import compiled
 from tether.learning.confidence import classical_radius, grid_radius, mixture_radius
+from tether.learning.forms import add_rows
 from tether.learning.ridge import GRID, Ridge, add_observation, lift, project, relative_error, rounding_of_sum, solve
 from tether.learning.safe_sets import EXACT
 from tether.records import Array
@@ -133,7 +134,5 @@ def fit_cost(memory: Memory, rules: Rules, step: int, stage: int, gamma_hat: Arr
 def target_moment(memory: Memory, stage: int, next_values: Array, slots: int) -> Array:
     """b_h = Σ rφ + Σ_{s'} V_{h+1}(s') Σ_{j : s'_j = s'} φ_j: (d,). Its cost does not depend on k."""
     moment: Array = memory.reward_moment[stage].copy()
-    for slot in range(slots):
-        for k in range(moment.shape[0]):
-            moment[k] += next_values[slot] * memory.transition_moment[stage, slot, k]
+    add_rows(memory.transition_moment[stage], 0, slots, 0, next_values, 1.0, moment)
     return moment

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.compiled import compiled
+from tether.compiled import compiled, lean
 from tether.learning.forms import (
-    BLOCK,
+    TILE,
     conditioned_forms,
     inner,
     plain_forms,
     project_columns,
     project_rows,
     residual_products,
+    turned,
     whiten_columns,
 )
 from tether.learning.ridge import PENDING, Ridge
@@ -163,7 +164,7 @@ def refresh(tables: Tables, cost: Ridge, value: Ridge, stage: int, learns_cost: 
     build(tables, stage, cost, value, stage, learns_cost)
 
 
-@compiled
+@lean
 def update_cost_tables(tables: Tables, stage: int, direction: Array, scale: float, product: Array, known: bool) -> None:
     """One rank-one update of width2, cross and g00; product[i] = ⟨direction, x_i⟩.
 
@@ -186,7 +187,7 @@ def update_cost_tables(tables: Tables, stage: int, direction: Array, scale: floa
         tables.g00[stage, slot] = g00 - along * per_scale
 
 
-@compiled
+@lean
 def shrink_widths(
     width2: Array, cross: Array, product: Array, per_share: float, per_conditioned: float, per_scale: float
 ) -> None:
@@ -198,7 +199,7 @@ def shrink_widths(
         cross[i] -= product[i] * per_scale
 
 
-@compiled
+@lean
 def update_value_tables(tables: Tables, stage: int, direction: Array, scale: float, product: Array) -> None:
     """One rank-one update of vxx, v0x and v00; product[i] = ⟨direction, x_i⟩."""
     for slot in range(tables.built[stage]):
@@ -211,7 +212,7 @@ def update_value_tables(tables: Tables, stage: int, direction: Array, scale: flo
         tables.v00[stage, slot] -= along * shared
 
 
-@compiled
+@lean
 def shrink_norms(vxx: Array, v0x: Array, product: Array, per_scale: float, shared: float) -> None:
     """vxx −= (g·x)²/D and v0x −= (g·x)(g·f)/D, per candidate of one state."""
     for i in range(product.shape[0]):
@@ -221,25 +222,32 @@ def shrink_norms(vxx: Array, v0x: Array, product: Array, per_scale: float, share
 
 @compiled
 def build(tables: Tables, at: int, cost: Ridge, value: Ridge, stage: int, learns_cost: bool) -> None:
-    """Tables of the slots that have none yet at row `at`, from the factors of `stage`: about BLOCK rows at a go."""
-    first = tables.built[at]
+    """Tables of the slots that have none yet at row `at`, from the factors of `stage`: about TILE numbers at a go."""
+    begun = first = tables.built[at]
+    if first == tables.slots[0]:
+        return
+    cost_factor, value_factor = turned(cost.factor[stage]), turned(value.factor[stage])
+    f = tables.phi_0[:, first : tables.slots[0]].copy()
+    inside_f = project_columns(cost.basis, f)
+    if learns_cost:
+        whiten_columns(cost_factor, inside_f)
+    whiten_columns(value_factor, f)
+    wide = TILE // tables.features.shape[0]
     while first < tables.slots[0]:
         last = first + 1
-        while last < tables.slots[0] and tables.start[last + 1] - tables.start[first] <= BLOCK:
+        while last < tables.slots[0] and tables.start[last + 1] - tables.start[first] <= wide:
             last += 1
         rows = slice(tables.start[first], tables.start[last])
         x = tables.features[:, rows].copy()
-        f = tables.phi_0[:, first:last].copy()
         if learns_cost:
-            inside_x, inside_f = project_columns(cost.basis, x), project_columns(cost.basis, f)
-            whiten_columns(cost.factor[stage], inside_x)
-            whiten_columns(cost.factor[stage], inside_f)
+            inside_x = project_columns(cost.basis, x)
+            whiten_columns(cost_factor, inside_x)
             known = cost.basis.shape[1] < cost.basis.shape[0]
             for slot in range(first, last):
                 begin, end = tables.start[slot] - rows.start, tables.start[slot + 1] - rows.start
                 tables.g00[at, slot] = conditioned_forms(
                     inside_x[:, begin:end],
-                    inside_f[:, slot - first],
+                    inside_f[:, slot - begun],
                     known,
                     tables.width2[at, tables.start[slot] : tables.start[slot + 1]],
                     tables.cross[at, tables.start[slot] : tables.start[slot + 1]],
@@ -247,19 +255,18 @@ def build(tables: Tables, at: int, cost: Ridge, value: Ridge, stage: int, learns
                 if tables.joint.shape[2] > 0:
                     residual_products(
                         inside_x[:, begin:end],
-                        inside_f[:, slot - first],
+                        inside_f[:, slot - begun],
                         known,
                         tables.cross[at, tables.start[slot] : tables.start[slot + 1]],
                         tables.g00[at, slot],
                         tables.joint[at, tables.start[slot] : tables.start[slot + 1]],
                     )
-        whiten_columns(value.factor[stage], x)
-        whiten_columns(value.factor[stage], f)
+        whiten_columns(value_factor, x)
         for slot in range(first, last):
             begin, end = tables.start[slot] - rows.start, tables.start[slot + 1] - rows.start
             tables.v00[at, slot] = plain_forms(
                 x[:, begin:end],
-                f[:, slot - first],
+                f[:, slot - begun],
                 tables.vxx[at, tables.start[slot] : tables.start[slot + 1]],
                 tables.v0x[at, tables.start[slot] : tables.start[slot + 1]],
             )
