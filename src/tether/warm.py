@@ -7,7 +7,7 @@ def warm() -> None:
     """Run a few episodes of the shipped algorithms on a tiny world."""
     from tether.agents.lsvi_ucb import LsviUcb
     from tether.agents.rslucb_qvi import RslucbQvi
-    from tether.agents.slucb_qvi import SlucbQvi
+    from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
     from tether.experiments.simulate import simulate, simulate_stepwise
     from tether.experiments.units import Schedule, simulate_units
     from tether.world.frozen_lake import frozen_lake
@@ -23,8 +23,9 @@ def warm() -> None:
     simulate_units(lake, mixing, 1, streams, Schedule(steps=3))
     asked = RslucbQvi(lake.problem, rng=streams.agent)
     asked.observe(lake.step(asked.act(0, np.int64(0)), streams))
-    agent = SlucbQvi(world.problem)
-    agent.observe(world.step(agent.act(0, np.int64(0)), streams))
+    for agent in (SlucbQvi(world.problem), SlucbQvi(world.problem, SlucbConfig(backup="lean"))):
+        agent.observe(world.step(agent.act(0, np.int64(0)), streams))
+        agent.plan()
 
 
 if __name__ == "__main__":
