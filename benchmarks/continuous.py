@@ -3,9 +3,9 @@
     python benchmarks/continuous.py                                  d=50, N=200, 1e5 transitions; then d=500
     python benchmarks/continuous.py --transitions 20000 --large 0    shorter
 
-The world is an exact linear MDP over [0, 1]². With ψ(s) in the simplex of k soft cells and u_a in the simplex of m parts,
-φ(s, a) = ψ(s) ⊗ u_a lies in the simplex of d = k·m: each of its entries has its own mean reward, mean cost and next-state
-distribution (a small square), and a step draws from their mixture φ. States hardly ever repeat.
+The world is an exact linear MDP over [0, 1]². With ψ(s) in the simplex of k soft cells and u_a in the simplex of m
+parts, φ(s, a) = ψ(s) ⊗ u_a lies in the simplex of d = k·m: each of its entries has its own mean reward, mean cost and
+next-state distribution (a small square), and a step draws from their mixture φ. States hardly ever repeat.
 """
 
 import argparse

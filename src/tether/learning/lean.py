@@ -177,6 +177,17 @@ def plan_lean(problem: Problem, memory: Memory, rules: Rules, visited: Visited, 
 
     Returns the plan: w_h, ĝ_h and β_c. An error in the problem's own functions leaves everything as it was.
     """
+    spectrum = [(array, array.copy()) for array in (memory.cost.least, memory.cost.grid_log_det, memory.cost.grid_at)]
+    try:
+        return _backward_pass(problem, memory, rules, visited, plan)
+    except BaseException:
+        for array, before in spectrum:
+            array[:] = before
+        raise
+
+
+def _backward_pass(problem: Problem, memory: Memory, rules: Rules, visited: Visited, plan: Plan) -> Plan:
+    """w_h, ĝ_h, β_c and the values behind them, from the last step to the first."""
     horizon, stages = rules.horizon, len(memory.reward_moment)
     weights, gamma_hat, radius = np.zeros_like(plan.weights), np.zeros_like(plan.gamma_hat), np.zeros_like(plan.radius)
     made, alarms = plan.made + 1, []
