@@ -7,8 +7,9 @@ import pytest
 
 from contract.worlds import small_world, two_constraints
 from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
+from tether.agents.least_squares import REASONS
 from tether.agents.slucb_qvi import EXPLORERS
-from tether.learning.lean import BLOCK_NUMBERS, Fit, block_of, judge
+from tether.learning.lean import BLOCK_NUMBERS, Fit, block_of, choose_alone, judge
 
 STATES, D, HORIZON = 6, 3, 4
 GAMMA = np.random.default_rng(2).uniform(0.3, 1.0, (HORIZON, 2, D))
@@ -80,8 +81,25 @@ def check_same(tables, lean):
                 assert mine.bound == pytest.approx(yours.bound, rel=1e-8)
                 assert mine.radius.value == pytest.approx(yours.radius.value, rel=1e-9)
                 assert mine.threshold == yours.threshold
+            check_wide(lean, step, state, two)
             chosen += not two.is_baseline
     return chosen
+
+
+def check_wide(agent, step, state, decision):
+    """In high dimensions the choice is made by BLAS: here it must be the same one."""
+    known, constraints = agent._told(state), agent.problem.constraints
+    radii, bounds = np.empty(constraints), np.empty(constraints)
+    stage, plans = step if agent._stages > 1 else 0, int(agent.current.made[0])
+    weights = agent.current.weights[step]
+    choice = choose_alone(agent.memory, agent.rules, known, step, stage, plans, weights, radii, bounds)
+    action, made = known.actions.action(*choice[:2]), decision.action
+    assert getattr(action, "ray", action) == getattr(made, "ray", made)
+    assert getattr(action, "length", 0.0) == pytest.approx(getattr(made, "length", 0.0), rel=1e-8)
+    assert choice[2] == pytest.approx(decision.score, rel=1e-9, abs=1e-9)
+    assert REASONS[choice[3]] == decision.reason
+    np.testing.assert_allclose(bounds, [entry.bound for entry in decision.evidence], rtol=1e-8)
+    np.testing.assert_allclose(radii, [entry.radius.value for entry in decision.evidence], rtol=1e-12)
 
 
 SETTINGS = {

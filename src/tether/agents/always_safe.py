@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tether.agents.choice import Choice
+from tether.agents.least_squares import Choice
 from tether.agents.rslucb_qvi import RslucbQvi, mixture_of
 from tether.agents.slucb_qvi import SlucbConfig
 from tether.learning.statistics import ENDED, ONLY_BASELINE

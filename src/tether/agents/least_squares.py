@@ -2,21 +2,20 @@
 
 from collections.abc import Callable
 from math import log
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from tether.agents.backups import GROWTH, Backup, Replan
 from tether.agents.checks import check_decision, check_step, checked_costs, checked_feature, checked_reward
-from tether.agents.choice import Choice
 from tether.agents.known_states import KnownStates
 from tether.errors import InputError
-from tether.learning.backup import Plan, make_plan, new_plan
-from tether.learning.lean import choose_alone, plan_lean
+from tether.learning.backup import Plan, assess_unplanned, make_plan, new_plan
+from tether.learning.lean import WIDE, choose_alone, plan_lean
 from tether.learning.ridge import new_ridge
 from tether.learning.safe_sets import UNKNOWN
 from tether.learning.statistics import ENDED, Memory, Rules, observe
-from tether.learning.tables import Tables, new_tables
+from tether.learning.tables import Tables, add_state, new_tables
 from tether.learning.visited import Visited
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
@@ -24,6 +23,7 @@ from tether.records import (
     Array,
     CostBound,
     Decision,
+    Mixture,
     Origin,
     Radius,
     Reason,
@@ -33,6 +33,21 @@ from tether.records import (
 )
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+class Choice(NamedTuple):
+    """What an agent wants to play in one state, and why."""
+
+    actions: ActionSet
+    row: int  # -1 is the safe action
+    length: float
+    score: float
+    reason: int
+    bounds: Array  # (M,)
+    radii: Array  # β_c (M,)
+    baseline_cost: Array  # τ_h(s) (M,)
+    data_version: int
+    mixture: Mixture | None = None
 
 
 class LeastSquaresAgent(KnownStates):
@@ -184,9 +199,15 @@ class LeastSquaresAgent(KnownStates):
 
     def _unplanned(self, step: int, known: KnownState) -> Choice:
         """The choice at a state that no plan covers, from the newest cost data and the last plan's weights."""
+        problem = self.problem
+        bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
         stage = step if self._stages > 1 else 0
         weights, plans = self.current.weights[step], int(self.current.made[0])
-        choice, bounds, radii = choose_alone(self.memory, self.rules, known, step, stage, plans, weights)
+        if problem.dimension >= WIDE or not np.isnan(known.final_reward):
+            choice = choose_alone(self.memory, self.rules, known, step, stage, plans, weights, radii, bounds)
+        else:
+            alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
+            choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
         return Choice(known.actions, *choice, bounds, radii, known.baseline_cost[step], self._outcomes)
 
     def _decide(self, step: int, state: State, choice: Choice) -> Decision:

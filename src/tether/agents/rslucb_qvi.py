@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tether.agents.choice import Choice
+from tether.agents.least_squares import Choice
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.learning.backup import Plan, new_plan

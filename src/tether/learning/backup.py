@@ -1,6 +1,6 @@
 """The backward pass: lines 4-7 of Algorithm 1, for every known state.
 
-The plan and the choice at a state that was never planned (`lean`) call the same `assess`, so they cannot disagree.
+The plan and the choice at a state that was never planned call the same `assess`, so they cannot disagree.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from tether.learning.ridge import refresh_spectrum, unwhiten, whiten
 from tether.learning.safe_sets import EXACT
 from tether.learning.scores import assess
 from tether.learning.statistics import ADAPTIVE, DIRECTIONAL, ENDED, PAPER, Memory, Rules, fit_cost, target_moment
-from tether.learning.tables import Tables, refresh
+from tether.learning.tables import Tables, build, refresh
 from tether.records import Array
 
 QUARTER = 0.25
@@ -181,6 +181,57 @@ def clipped_value(rules: Rules, step: int, score: float) -> float:
     """
     limit = float(rules.horizon) if rules.explorer == PAPER else float(rules.horizon - step)
     return min(score, limit) if score == score else limit
+
+
+@compiled
+def assess_unplanned(
+    memory: Memory,
+    rules: Rules,
+    tables: Tables,
+    step: int,
+    stage: int,
+    plans: int,
+    weights: Array,
+    radius: Array,
+    bound: Array,
+) -> tuple[int, float, float, int]:
+    """`assess` for a state that no plan covers: `tables` holds it alone, and its forms are built on the spot.
+
+    Uses the newest cost data and the last plan's weights; β_c goes into `radius` (M,).
+    """
+    rows = tables.start[1]
+    constraints = rules.threshold.shape[0]
+    gamma_hat = np.empty((constraints, weights.shape[0]))
+    fit_cost(memory, rules, step, stage, gamma_hat, radius)
+    row = tables.slots[0] - 1  # the only one; a literal 0 would compile `build` a second time
+    build(tables, row, memory.cost, memory.value, stage, rules.conditioning != EXACT)
+    scratch = np.empty((1 + constraints, rows))
+    project_rows(tables.features, rows, weights, scratch[0])
+    for j in range(constraints):
+        project_rows(tables.features, rows, gamma_hat[j], scratch[1 + j])
+    return assess(
+        rules,
+        step,
+        share_of_hope(rules, plans),
+        weights,
+        gamma_hat,
+        radius,
+        tables.phi_0[:, 0],
+        tables.is_star[0],
+        tables.baseline_row[0],
+        tables.baseline_cost[step, 0],
+        tables.width2[0, :rows],
+        tables.cross[0, :rows],
+        tables.g00[0, 0],
+        tables.vxx[0, :rows],
+        tables.v0x[0, :rows],
+        tables.v00[0, 0],
+        scratch,
+        rows - rows,
+        np.empty((5, rows)),
+        np.empty((4, constraints)),
+        bound,
+    )
 
 
 @compiled

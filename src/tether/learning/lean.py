@@ -2,7 +2,7 @@
 
 The tables of THEORY section 3 pay off where states come back. Where they hardly ever do, N × d numbers a state are too
 many. Here a block of states is asked for, whitened with the factor U of A = UᵀU (one triangular solve for all its
-candidates), judged and forgotten. A decision at a state that no plan covers is a block of one: the two cannot disagree.
+candidates), judged and forgotten. In high dimensions a decision at a state that no plan covers is a block of one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,9 @@ from tether.learning.visited import Visited
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array
+
+WIDE = 32
+"""From this dimension on, a single decision is faster through BLAS than through the loops of `assess_unplanned`."""
 
 BLOCK_NUMBERS = 1 << 16
 """Numbers (candidates × d) that are whitened together: half a megabyte, which stays in the second-level cache."""
@@ -143,19 +146,26 @@ def judge_whitened(
 
 
 def choose_alone(
-    memory: Memory, rules: Rules, known: KnownState, step: int, stage: int, plans: int, weights: Array
-) -> tuple[tuple[int, float, float, int], Array, Array]:
-    """The choice at a state that no plan covers, from the newest cost data and the last plan's weights w_h (d,).
+    memory: Memory,
+    rules: Rules,
+    known: KnownState,
+    step: int,
+    stage: int,
+    plans: int,
+    weights: Array,
+    radius: Array,
+    bound: Array,
+) -> tuple[int, float, float, int]:
+    """`assess_unplanned` by BLAS: (row, length, score, reason) at a state that no plan covers.
 
-    Returns (row, length, score, reason), the bounds (M,) and β_c (M,).
+    Uses the newest cost data and the last plan's weights w_h (d,). β_c goes into `radius` (M,).
     """
-    constraints = len(rules.threshold)
-    gamma_hat, radius = np.empty((constraints, len(weights))), np.empty(constraints)
+    gamma_hat = np.empty((len(radius), len(weights)))
     fit_cost(memory, rules, step, stage, gamma_hat, radius)
     block = block_of([known.actions], known.baseline_cost[None, step], np.array([known.final_reward]))
     made = judge(memory, rules, Fit(step, stage, plans, weights, gamma_hat, radius), block)
-    choice = int(made.row[0]), float(made.length[0]), float(made.score[0]), int(made.reason[0])
-    return choice, made.bound[0], radius
+    bound[:] = made.bound[0]
+    return int(made.row[0]), float(made.length[0]), float(made.score[0]), int(made.reason[0])
 
 
 @compiled
