@@ -237,15 +237,38 @@ def mixture_lines() -> list[Line]:
     return lines
 
 
+def continuous_lines(transitions: int) -> list[Line]:
+    """Continuous states, in a process of its own so that its peak memory is its own."""
+    command = [sys.executable, str(HERE / "continuous.py"), "--json", "--transitions", str(transitions)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(printed.stdout.splitlines()[-1])
+    run, prefix, large = found["long"], found["prefix"], found["large"]
+    sizes = f"N={run['N']:g}, H={run['H']:g}, {run['transitions']:g} transitions"
+    shares = (
+        f"p50 {run['p50 ms']:.2f} ms; {run['plans']:g} plans, {run['planning share']:.0%} of {run['CPU seconds']:.0f} s"
+    )
+    memory = f"peak {run['peak MB']:.0f} MB; tables would need {run['tables would need GB']:.1f} GB"
+    often = f"first {prefix['transitions']:g} transitions: {prefix['CPU seconds, every episode']:.1f} s"
+    wide = f"p50 {large['p50 ms']:.1f} ms, {large['transitions']:g} transitions"
+    p99, ratio, kept, slow = run["p99 ms"], prefix["ratio"], run["kB per next state"], large["p99 ms"]
+    return [
+        Line("continuous states, d=50: p99 of a decision, ms", p99, "<= 5", p99 <= 5.0, f"{sizes}: {shares}"),
+        Line("continuous states, d=50: kB per next state", kept, "<= 4", kept <= 4.0, memory),
+        Line("re-planning every episode over on growth", ratio, ">= 5", ratio >= 5.0, often),
+        Line("continuous states, d=500: p99 of a decision, ms", slow, "<= 50", slow <= 50.0, wide),
+    ]
+
+
 def main() -> None:
     """Measure, print a table, and exit with 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", metavar="PYTHON", help="python of the virtual environment that has the peers")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--transitions", type=int, default=100_000, help="of the run over continuous states")
     options = parser.parse_args()
     warm()
     lines = [flatness(), against_bare_products(), memory_over_episodes(), many_states(), *against_literal()]
-    lines += mixture_lines()
+    lines += [*mixture_lines(), *continuous_lines(options.transitions)]
     if options.peers:
         lines.append(against_rlberry(options.peers))
     if options.json:

@@ -25,6 +25,8 @@ REUSE = "tests/laws/test_mixture_reuse.py"
 ALGORITHM_2 = "tests/reference/test_literal_randomised.py"
 COIN = "tests/contract/test_randomised_agents.py"
 LAKE = "tests/planning/test_frozen_lake.py"
+LEAN = "tests/reference/test_lean.py"
+LEAN_STATES = "tests/contract/test_lean_states.py"
 
 
 @dataclass(frozen=True)
@@ -623,6 +625,83 @@ FAULTS = (
         "final = {GOAL: 1.0, ",
         "final = {GOAL: 0.0, ",
         f"{LAKE}::TestPlans",
+    ),
+    Fault(
+        "lean: the next states of another stage",
+        "learning/lean.py",
+        "            members = visited.members(before)\n",
+        "            members = visited.members(stage)\n",
+        f"{LEAN}::test_lean_and_tables_make_the_same_plan[explorer certified-star]",
+    ),
+    Fault(
+        "lean: the last φ instead of the sum",
+        "learning/visited.py",
+        "        self._moment[stage][row] += feature\n",
+        "        self._moment[stage][row] = feature\n",
+        f"{LEAN}::test_lean_and_tables_make_the_same_plan[explorer certified-star]",
+    ),
+    Fault(
+        "lean: whitened with the matrix of another step",
+        "learning/lean.py",
+        "ridge.factor[stage].T",
+        "ridge.factor[0].T",
+        f"{LEAN}::test_lean_and_tables_make_the_same_plan[explorer certified-star]",
+    ),
+    Fault(
+        "lean: safe costs of another step",
+        "learning/lean.py",
+        "visited.baseline_cost[states, fit.step]",
+        "visited.baseline_cost[states, 0]",
+        f"{LEAN}::test_lean_and_tables_make_the_same_plan[explorer certified-star]",
+    ),
+    Fault(
+        "lean: every state of a block has the candidates of the first",
+        "learning/lean.py",
+        "        first, last = block.start[state], block.start[state + 1]\n",
+        "        first, last = block.start[0], block.start[1]\n",
+        f"{LEAN}::test_a_block_of_many_states_answers_as_each_of_them_alone",
+    ),
+    Fault(
+        "lean: an end is worth nothing",
+        "learning/lean.py",
+        "            left = final * (rules.horizon - fit.step)\n",
+        "            left = 0.0\n",
+        f"{LEAN}::test_the_values_of_the_backup_are_those_of_the_tables",
+    ),
+    Fault(
+        "lean: measured safe costs do not reach the backup",
+        "agents/slucb_qvi.py",
+        "self.visited.baseline_cost[self.visited.index[known.key], step] = self._measured(step, known.key)",
+        "pass",
+        f"{LEAN}::test_lean_and_tables_agree_where_safe_costs_are_unknown[appendix]",
+    ),
+    Fault(
+        "lean: states are kept by reference",
+        "problem/keys.py",
+        "        return rebuilt(content_key(state))\n",
+        "        return state\n",
+        f"{LEAN_STATES}::test_a_buffer_that_is_written_again_does_not_change_what_was_visited",
+    ),
+    Fault(
+        "lean: growth is not waited for",
+        "agents/least_squares.py",
+        "self._outcomes < (1.0 + GROWTH) * self._plan_version",
+        "self._outcomes < self._plan_version",
+        f"{LEAN_STATES}::test_plans_on_growth_are_a_quarter_apart_and_cost_five_times_the_last_at_most",
+    ),
+    Fault(
+        "lean: a failed plan leaves a trace",
+        "learning/lean.py",
+        "            array[:] = before\n",
+        "            pass\n",
+        f"{LEAN_STATES}::test_features_that_are_not_finite_are_refused_wherever_they_come_up",
+    ),
+    Fault(
+        "lean: sums over other features are restored",
+        "agents/saved_visits.py",
+        "max(initial=0.0) <= SAME",
+        "max(initial=0.0) <= np.inf",
+        f"{LEAN_STATES}::test_sums_over_other_features_are_not_restored",
     ),
 )
 

@@ -7,7 +7,7 @@ def warm() -> None:
     """Run a few episodes of the shipped algorithms on a tiny world."""
     from tether.agents.lsvi_ucb import LsviUcb
     from tether.agents.rslucb_qvi import RslucbQvi
-    from tether.agents.slucb_qvi import SlucbQvi
+    from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
     from tether.experiments.simulate import simulate, simulate_stepwise
     from tether.experiments.units import Schedule, simulate_units
     from tether.learning.mixture_choice import put_on_desk
@@ -29,8 +29,9 @@ def warm() -> None:
     settle(mixing.rules, mixing.tables, mixing.current, 0, 0, 0.0, ONLY_BASELINE, n, desk)
     asked = RslucbQvi(lake.problem, rng=streams.agent)
     asked.observe(lake.step(asked.act(0, np.int64(0)), streams))
-    agent = SlucbQvi(world.problem)
-    agent.observe(world.step(agent.act(0, np.int64(0)), streams))
+    for agent in (SlucbQvi(world.problem), SlucbQvi(world.problem, SlucbConfig(backup="lean"))):
+        agent.observe(world.step(agent.act(0, np.int64(0)), streams))
+        agent.plan()
 
 
 if __name__ == "__main__":

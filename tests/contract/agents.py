@@ -7,6 +7,7 @@ import numpy as np
 
 from tether import LsviConfig, LsviUcb, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.slucb_qvi import EXPLORERS
+from tether.learning.visited import Visited
 from tether.problem.problem import Problem
 from tether.world.linear_mdp import Streams
 
@@ -72,6 +73,19 @@ def _cases():
         "lsvi-told": _lsvi(star, "exact", told=True),
         "lsvi-told-finite": _lsvi(two_constraints(finite=True), "exact", told=True, replan="on-doubling"),
         "lsvi-penalised": _lsvi(star, "none", penalty=0.9),
+        **_lean_cases(star, unknown, still),
+    }
+
+
+def _lean_cases(star, unknown, still):
+    often = {"backup": "lean", "replan": "every-episode"}
+    return {
+        "lean": _slucb(star, backup="lean"),  # plans on growth
+        "lean-often": _slucb(star, **often),
+        "lean-pooled": _slucb(still, pooled=True, **often),
+        "lean-finite": _slucb(two_constraints(finite=True), explorer="certified", **often),
+        "lean-unknown": _slucb(unknown, "any", unknown_cost="appendix", episodes=60, **often),
+        "lean-lsvi-told": _lsvi(star, "exact", told=True, backup="lean"),
     }
 
 
@@ -81,6 +95,16 @@ SAFE = [name for name, case in CASES.items() if case.origin in ("theorem", "any"
 
 RANDOMISED = [name for name in CASES if name.startswith("rslucb")]
 """Agents that draw their actions: one number of their own stream per decision, so being asked moves the stream."""
+
+
+LEAN = [name for name in CASES if name.startswith("lean")]
+"""Agents that keep no plan per state, so that no state can be registered and no study can read one off."""
+
+
+def make_known(agent, states):
+    """Let every plan cover these states, where plans cover states at all."""
+    if agent.visited is None:
+        agent.register(states)
 
 
 def play(world, agent, streams, episodes, *, register=False):
@@ -114,6 +138,9 @@ def essence(thing):
         return ("set", frozenset(essence(entry) for entry in thing))
     if isinstance(thing, np.random.Generator):
         return ("generator", repr(thing.bit_generator.state))
+    if isinstance(thing, Visited):
+        told = (thing.index, thing.states, thing.baseline_cost, thing.final_reward, thing.alarms)
+        return ("Visited", essence(told), essence([(thing.members(g), thing.moment(g)) for g in range(thing.stages)]))
     if isinstance(thing, Problem) or callable(thing):
         return ("same object", id(thing))
     if is_dataclass(thing):
@@ -137,7 +164,7 @@ def learned(agent):
     """The sums, and whatever is kept with them, by name."""
     parts = agent.memory._asdict()
     flat = {f"{part}.{name}": essence(v) for part in ("cost", "value") for name, v in parts.pop(part)._asdict().items()}
-    return {**flat, **{name: essence(value) for name, value in parts.items()}}
+    return {**flat, **{name: essence(value) for name, value in parts.items()}, "visited": essence(agent.visited)}
 
 
 def changed(before, after):

@@ -110,15 +110,17 @@ def test_a_state_is_answered_alike_whether_it_was_planned_or_only_asked_about():
         assert one.reason == two.reason
 
 
-def test_continuous_states_are_arrays_and_each_is_kept_once():
+@pytest.mark.parametrize("backup", ["tables", "lean"])
+def test_continuous_states_are_arrays_and_each_is_kept_once(backup):
     rng = np.random.default_rng(4)
     points = [rng.random(2) for _ in range(8)]
-    agent = SlucbQvi(problem_of(lambda s: int(1e6 * s[0])))
+    agent = SlucbQvi(problem_of(lambda s: int(1e6 * s[0])), SlucbConfig(backup=backup))
     seen = wander(agent, points, rng, 30)
-    assert int(agent.tables.slots[0]) == len(seen) <= 8
+    assert set(agent.known_states) == seen
+    assert len(list(agent.known_states)) == len(seen) <= 8
     again = [point.copy() for point in points]  # equal content is the same state, whatever the object
     assert wander(agent, again, np.random.default_rng(5), 10) <= seen | {agent.problem.key_of(p) for p in points}
-    assert int(agent.tables.slots[0]) <= 8
+    assert len(list(agent.known_states)) <= 8
 
 
 def test_memory_does_not_grow_with_the_number_of_episodes():
@@ -191,7 +193,7 @@ def test_an_episode_may_end_early():
 
 def test_early_ends_lower_the_value_of_what_leads_to_them():
     """Two equal agents; for one, every first step ends the episode. Its plan must not count later rewards."""
-    ends, goes_on = (SlucbQvi(problem_of(int), SlucbConfig(value_radius=0.0)) for _ in range(2))
+    ends, goes_on = (SlucbQvi(problem_of(int), SlucbConfig(value_radius=0.0, backup="tables")) for _ in range(2))
     for agent, follower in ((ends, None), (goes_on, 6)):
         agent.register([5, 6])
         for _ in range(60):

@@ -1,19 +1,22 @@
 """The engine behind SLUCB-QVI and LSVI-UCB: sums, tables and a plan, with different rules plugged in."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import log
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from tether.agents.backups import GROWTH, Backup, Replan
 from tether.agents.checks import check_decision, check_step, checked_costs, checked_feature, checked_reward
-from tether.agents.saved_agent import SavedAgent
+from tether.agents.known_states import KnownStates
 from tether.errors import InputError
 from tether.learning.backup import Plan, assess_unplanned, make_plan, new_plan
+from tether.learning.lean import WIDE, choose_alone, plan_lean
 from tether.learning.ridge import new_ridge
 from tether.learning.safe_sets import UNKNOWN
 from tether.learning.statistics import ENDED, Memory, Rules, observe
-from tether.learning.tables import Tables, add_state, grown, new_tables
+from tether.learning.tables import Tables, add_state, new_tables
+from tether.learning.visited import Visited
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, CostBound, Decision, Mixture, Origin, Radius, Reason, State, StateKey, Transition
@@ -37,7 +40,7 @@ class Choice(NamedTuple):
     detail: str = ""
 
 
-class LeastSquaresAgent(SavedAgent):
+class LeastSquaresAgent(KnownStates):
     """Optimistic least-squares value iteration with a certified safe set. Subclasses choose the rules."""
 
     bounds: ClassVar[Literal["cost", "expected cost"]] = "cost"
@@ -54,7 +57,8 @@ class LeastSquaresAgent(SavedAgent):
         value_ridge: float,
         cost_origin: Origin,
         value_origin: Origin,
-        replans_rarely: bool,
+        backup: Backup,
+        replan: Replan,
         config: dict[str, Any],
     ) -> None:
         for name, ridge in (("cost_ridge", cost_ridge), ("value_ridge", value_ridge)):
@@ -64,7 +68,7 @@ class LeastSquaresAgent(SavedAgent):
         self.rules = rules
         self._config = config
         self._origins: tuple[Origin, Origin] = (cost_origin, value_origin)
-        self.replans_rarely = replans_rarely
+        self._replan = replan
         self._stages = stages
         d, m = problem.dimension, problem.constraints
         self.tables: Tables = new_tables(d, problem.horizon, stages, m, self.mixes)
@@ -78,6 +82,8 @@ class LeastSquaresAgent(SavedAgent):
         )
         self.current: Plan = new_plan(problem.horizon, capacity, m, d, rows if self.mixes else 0)
         self.scratch = np.zeros((2 + m, rows))
+        lean = Visited(stages, problem.horizon, m, d) if backup == "lean" else None
+        self.visited: Visited | None = lean  # without it, next states have slots in the tables
         self._action_sets: list[ActionSet] = []
         self._slot_of: dict[StateKey, int] = {}
         self._open: dict[int, int] = {}  # decisions without an outcome yet, and their steps
@@ -94,29 +100,32 @@ class LeastSquaresAgent(SavedAgent):
     @property
     def watches_outcomes(self) -> bool:
         """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
-        return self.watch is not None
+        return self.watch is not None or self._replan == "on-growth"
 
     @property
-    def known_states(self) -> Iterable[StateKey]:
-        """Keys of the states that every plan covers, in the order of their slots."""
-        return self._slot_of.keys()
-
-    def slot_of(self, state: State) -> int:
-        """Where the plan keeps a known state."""
-        return self._slot_of[self.problem.key_of(state)]
+    def replans_rarely(self) -> bool:
+        """Whether a plan waits until some det(A_h) has doubled."""
+        return self._replan != "every-episode"
 
     @property
     def plans_are_due(self) -> bool:
-        """Whether `plan` would do something: always, or (rare switching) once some det(A_h) has doubled."""
+        """Whether `plan` would do something: always, or (rare switching) once some det(A_h) has doubled.
+
+        "on-growth" also waits for a quarter more outcomes than the last plan had.
+        """
         if not self.replans_rarely or self._plan_version < 0:
             return True
+        if self._replan == "on-growth" and self._outcomes < (1.0 + GROWTH) * self._plan_version:
+            return False
         return bool((self._log_dets() - self.planned_log_det > log(2.0)).any())
 
     @property
     def alarms(self) -> list[tuple[int, StateKey]]:
         """(step, state key) wherever the declared safe cost contradicts the data, as of the current plan."""
         alarm = REASONS.index("alarm")
-        keys = list(self._slot_of)
+        keys = list(self.known_states)
+        if self.visited is not None:
+            return [(int(h), keys[s]) for h, s in self.visited.alarms]
         return [(int(h), keys[s]) for h, s in np.argwhere(self.current.reason[:, : len(keys)] == alarm)]
 
     def plan(self) -> None:
@@ -128,7 +137,10 @@ class LeastSquaresAgent(SavedAgent):
         self.planned_log_det[:] = self._log_dets()
 
     def _make_plan(self) -> None:
-        make_plan(self.memory, self.rules, self.tables, self.current, self.scratch)
+        if self.visited is not None:
+            self.current = plan_lean(self.problem, self.memory, self.rules, self.visited, self.current)
+        else:
+            make_plan(self.memory, self.rules, self.tables, self.current, self.scratch)
 
     def act(self, step: int, state: State) -> Decision:
         """Line 9 of Algorithm 1, with the bound that justifies the action."""
@@ -181,11 +193,14 @@ class LeastSquaresAgent(SavedAgent):
     def _unplanned(self, step: int, known: KnownState) -> Choice:
         """The choice at a state that no plan covers, from the newest cost data and the last plan's weights."""
         problem = self.problem
-        alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
         bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
         stage = step if self._stages > 1 else 0
         weights, plans = self.current.weights[step], int(self.current.made[0])
-        choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
+        if problem.dimension >= WIDE or not np.isnan(known.final_reward):
+            choice = choose_alone(self.memory, self.rules, known, step, stage, plans, weights, radii, bounds)
+        else:
+            alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
+            choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
         return Choice(known.actions, *choice, bounds, radii, known.baseline_cost[step], self._outcomes)
 
     def _tripped(self, step: int, known: KnownState) -> Choice:
@@ -233,10 +248,9 @@ class LeastSquaresAgent(SavedAgent):
         feature = checked_feature(t.feature, self.problem)
         learn_more = self._prepare(t, feature, costs)
         key = None if self.watch is None else self.problem.key_of(t.state)
-        last = t.step == self.problem.horizon - 1 and self._stages > 1
-        next_slot = -1 if last or t.next_state is None else self._slot(t.next_state)
-        learn_more()
         stage = t.step if self._stages > 1 else 0
+        next_slot = self._next_slot(t, stage, feature)
+        learn_more()
         vector = np.zeros(self.problem.constraints) if costs is None else costs
         observe(self.memory, self.rules, stage, t.step, feature, reward, vector, costs is not None, next_slot)
         if self.watch is not None:
@@ -260,41 +274,9 @@ class LeastSquaresAgent(SavedAgent):
         self._decisions += steps
         self._outcomes += steps
 
-    def register(self, states: Iterable[State]) -> None:
-        """Include these states in every plan from now on, visited or not: for exact regret and for figures."""
-        for state in states:
-            self._slot(state)
-
     def _prepare(self, transition: Transition, feature: Array, costs: Array | None) -> Callable[[], None]:
         """For rules that watch outcomes: check now, when an error changes nothing; return what to do then."""
         return lambda: None
-
-    def _slot(self, state: State) -> int:
-        """The slot of a state, made on first sight."""
-        key = self.problem.key_of(state)
-        slot = self._slot_of.get(key)
-        if slot is None:
-            known = self._told(state)
-            self.tables = add_state(self.tables, known)
-            self._make_room()
-            slot = self._slot_of[key] = len(self._action_sets)
-            self._action_sets.append(known.actions)
-        return slot
-
-    def _make_room(self) -> None:
-        """Let the sums, the plan and the scratch space follow the tables' capacity."""
-        slots, rows = self.tables.phi_0.shape[1], self.tables.features.shape[1]
-        if rows > self.scratch.shape[1]:
-            self.scratch = np.zeros((len(self.scratch), rows))
-            if self.mixes:
-                self.current = self.current._replace(mixture=grown(self.current.mixture, 1, rows, 0.0))
-        if slots > self.memory.transition_moment.shape[1]:
-            moment = grown(self.memory.transition_moment, 1, slots, 0.0)
-            self.memory = self.memory._replace(transition_moment=moment)
-            wide = ("values", "score", "row", "length", "bound", "reason")
-            self.current = self.current._replace(
-                **{name: grown(getattr(self.current, name), 1, slots, 0) for name in wide}
-            )
 
     def _log_dets(self) -> Array:
         return np.array([self.memory.cost.log_det, self.memory.value.log_det])

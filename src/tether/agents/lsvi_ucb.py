@@ -7,7 +7,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tether.agents.checks import check_choice, checked_episodes, checked_number, checked_radius
+from tether.agents.backups import Backup, Replan, check_backup, settled
+from tether.agents.checks import checked_episodes, checked_number, checked_radius
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.agents.slucb_qvi import VALUE_RADII, value_radius
 from tether.errors import InputError
@@ -19,18 +20,22 @@ from tether.records import Array, Origin, State
 
 @dataclass(frozen=True, kw_only=True)
 class LsviConfig:
-    """The choices of LSVI-UCB: bonus, ridge and the penalty λ' of the objective r − λ'c (0 is none)."""
+    """The choices of LSVI-UCB: bonus, ridge and the penalty λ' of the objective r − λ'c (0 is none).
+
+    `backup` and `replan` are those of SlucbConfig.
+    """
 
     value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
     value_ridge: float = 1.0
     penalty: float = 0.0
-    replan: Literal["every-episode", "on-doubling"] = "every-episode"
+    backup: Backup = "auto"
+    replan: Replan = "auto"
     pooled: bool = False
     episodes: int | None = None
     c_beta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("replan", self.replan, ("every-episode", "on-doubling"))
+        check_backup(self.backup, self.replan)
         object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
         object.__setattr__(self, "value_ridge", checked_number("value_ridge", self.value_ridge))
         object.__setattr__(self, "penalty", checked_number("penalty λ'", self.penalty))
@@ -49,7 +54,7 @@ class LsviUcb(LeastSquaresAgent):
     def __init__(
         self, problem: Problem, config: LsviConfig | None = None, *, true_gamma: ArrayLike | None = None
     ) -> None:
-        self.config = config = config or LsviConfig()
+        self.config = config = settled(config or LsviConfig(), problem, self.mixes)
         d, m = problem.dimension, problem.constraints
         gamma = np.zeros((problem.horizon, m, d))
         origin: Origin = "none"
@@ -90,7 +95,8 @@ class LsviUcb(LeastSquaresAgent):
             value_ridge=config.value_ridge,
             cost_origin=origin,
             value_origin="theorem" if config.value_radius == "theorem" else "tuned",
-            replans_rarely=config.replan == "on-doubling",
+            backup=config.backup,
+            replan=config.replan,
             config={**asdict(config), "told_gamma": digest_of(true_gamma)},
         )
 

@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from tether.agents import state_file
 from tether.agents.saved_arrays import check_arrays
+from tether.agents.saved_visits import arrays_of, manifest_of, take_visits
 from tether.check.monitor import Monitor
 from tether.errors import StateFileError, TetherError
 from tether.learning.backup import Plan
 from tether.learning.ridge import Ridge
 from tether.learning.statistics import Memory
 from tether.learning.tables import Tables, grown, with_room
+from tether.learning.visited import Visited
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State, StateKey
@@ -28,6 +30,8 @@ class SavedAgent:
     memory: Memory
     current: Plan
     scratch: Array
+    visited: Visited | None
+    _stages: int
     planned_log_det: Array
     _config: dict[str, Any]
     _slot_of: dict[StateKey, int]
@@ -59,7 +63,11 @@ class SavedAgent:
         }
         if self.watch is not None:
             manifest["watch"] = self.watch.to_json()
-        state_file.write(Path(path), manifest, self._arrays())
+        arrays = self._arrays()
+        if self.visited is not None:
+            manifest |= manifest_of(self.visited, self.problem)
+            arrays |= arrays_of(self.visited, self._told)
+        state_file.write(Path(path), manifest, arrays)
 
     @classmethod
     def restore(cls, path: Path, problem: Problem, **told: Any) -> Self:
@@ -74,6 +82,8 @@ class SavedAgent:
             check_arrays(agent._arrays(), arrays, len(agent._slot_of))
             agent._take_arrays(arrays)
             agent._take_extra(manifest.model_extra or {})
+            if agent.visited is not None:
+                take_visits(agent.visited, problem, manifest.model_extra or {}, arrays, agent._told)
             if saved_watch := (manifest.model_extra or {}).get("watch"):
                 agent.watch = Monitor.from_json(problem, saved_watch)
             told_now = {slot: agent._told(state) for slot, state in state_file.listed_states(problem, keys)}

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from tether.agents import state_file
+from tether.agents.backups import Backup, Replan, check_backup, settled
 from tether.agents.checks import check_choice, checked_episodes, checked_number, checked_radius
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.errors import AssumptionError, InputError
@@ -67,7 +68,12 @@ class SlucbConfig:
         condition_on: "state" uses τ_h(s) where one stands; "all" uses the known safe cost of every listed state.
         unknown_cost: what to do when τ_h(s) is unknown: "certified" never conditions, "appendix" is the paper's
             warm-up rule (needs `episodes`).
-        replan: "every-episode", or "on-doubling" of some det(A_h).
+        backup: "tables" keeps the candidates of every known state, for states that come back; "lean" keeps Σφ by next
+            state and asks the problem for candidates again, for states that hardly ever do. "auto" takes tables where
+            the problem lists its states, else lean.
+        replan: "every-episode"; "on-doubling" of some det(A_h); or "on-growth", which also waits for a quarter more
+            outcomes, so that all plans together cost five times the last. "auto" is "every-episode" with tables and
+            "on-growth" with a lean backup. It touches exploration only: safety never waits for a plan.
         pooled: one regression for all steps; only for worlds whose γ*_h, θ*_h and μ*_h do not depend on h.
         episodes: K, needed by "theorem" value radii and by the appendix's rule.
         c_beta: the paper's unspecified absolute constant.
@@ -81,7 +87,8 @@ class SlucbConfig:
     value_ridge: float | Literal["cost"] = 1.0
     condition_on: Literal["state", "all"] = "state"
     unknown_cost: Literal["certified", "appendix"] = "certified"
-    replan: Literal["every-episode", "on-doubling"] = "every-episode"
+    backup: Backup = "auto"
+    replan: Replan = "auto"
     pooled: bool = False
     episodes: int | None = None
     c_beta: float = 1.0
@@ -91,7 +98,7 @@ class SlucbConfig:
         check_choice("explorer", self.explorer, EXPLORERS)
         check_choice("condition_on", self.condition_on, ("state", "all"))
         check_choice("unknown_cost", self.unknown_cost, ("certified", "appendix"))
-        check_choice("replan", self.replan, ("every-episode", "on-doubling"))
+        check_backup(self.backup, self.replan)
         object.__setattr__(self, "cost_radius", checked_radius("cost_radius", self.cost_radius, RADII))
         object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
         if self.cost_ridge is not None:
@@ -113,7 +120,7 @@ class SlucbQvi(LeastSquaresAgent):
     kind = "slucb-qvi"
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        self.config = config = config or SlucbConfig()
+        self.config = config = settled(config or SlucbConfig(), problem, self.mixes)
         stages = 1 if config.pooled else problem.horizon
         m, d = problem.constraints, problem.dimension
         gamma_norm = np.array(problem.gamma_norm)
@@ -157,7 +164,8 @@ class SlucbQvi(LeastSquaresAgent):
             value_ridge=value_ridge,
             cost_origin=origin,
             value_origin="theorem" if config.value_radius == "theorem" else "tuned",
-            replans_rarely=config.replan == "on-doubling",
+            backup=config.backup,
+            replan=config.replan,
             config=asdict(config),
         )
         self._warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}
@@ -213,6 +221,8 @@ class SlucbQvi(LeastSquaresAgent):
             slot = self._slot_of.get(known.key)
             if slot is not None:
                 self.tables.baseline_cost[step, slot] = self._measured(step, known.key)
+            if self.visited is not None and known.key in self.visited.index:
+                self.visited.baseline_cost[self.visited.index[known.key], step] = self._measured(step, known.key)
 
         return count
 

@@ -5,6 +5,7 @@ import numpy as np
 from tether.agents.least_squares import Choice
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.learning.backup import assess_unplanned
+from tether.learning.lean import WIDE
 from tether.learning.tables import add_state, new_tables
 from tether.problem.problem import KnownState, Problem
 from tether.records import Decision, State
@@ -25,6 +26,8 @@ class LiveAgent(SlucbQvi):
 
     def _unplanned(self, step: int, known: KnownState) -> Choice:
         """As in the base class, but the tables of the one state are kept and filled again, not allocated."""
+        if self.problem.dimension >= WIDE:
+            return super()._unplanned(step, known)
         self._alone.slots[0] = self._alone.built[0] = 0
         self._alone = alone = add_state(self._alone, known)
         bounds, radii = np.empty(self.problem.constraints), np.empty(self.problem.constraints)

@@ -112,7 +112,7 @@ def as_feature_rows(values: ArrayLike, name: str) -> Array:
     return rows
 
 
-def check_norms(features: Array, limit: float, where: str) -> None:
+def check_norms(features: Array, limit: float, where: object) -> None:
     """Assumption 4: ‖φ(s, a)‖ <= limit (1 in the paper) for every row of (..., d)."""
     with np.errstate(over="ignore"):  # a norm that overflows is infinite, and refused below
         worst = float(np.linalg.norm(features, axis=-1).max())
@@ -123,7 +123,7 @@ def check_norms(features: Array, limit: float, where: str) -> None:
         )
 
 
-def check_safe_feature(phi_0: Array, where: str) -> None:
+def check_safe_feature(phi_0: Array, where: object) -> None:
     """The safe feature must not vanish: its known cost would say nothing, and Eq. (9) divides by its norm."""
     if not np.all(np.linalg.norm(phi_0, axis=-1) > 0.0):
         raise AssumptionError(

@@ -1,7 +1,7 @@
 """Problem: everything the learner is told, checked against the paper's assumptions at the door."""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from tether.problem.action_sets import (
     check_norms,
     check_safe_feature,
 )
+from tether.problem.keys import content_key, hashable, own_copy
 from tether.records import Array, State, StateKey
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ class KnownState:
     final_reward: float = np.nan
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedState:
+    """A state as errors name it, spelt out only when there is one: printing an array takes longer than checking it."""
+
+    state: State
+
+    def __str__(self) -> str:
+        return f"state {self.state!r}"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
     """H, τ, δ, σ, the features of each state's actions, its safe action, and that action's cost.
@@ -51,6 +62,8 @@ class Problem:
         feature_norm: the limit on ‖φ‖, 1 in the paper.
         states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
         key: state -> hashable identity, for states that are neither hashable, arrays nor dataclasses.
+        state_of: the way back, key -> state. Only needed to save an agent with a lean backup whose states are not
+            numbers, strings, bytes, arrays or tuples of them: for a dataclass, `lambda key: Position(*key[1:])`.
         gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
         tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
         final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
@@ -68,6 +81,7 @@ class Problem:
     feature_norm: float = 1.0
     states: Sequence[State] | None = None
     key: Callable[[State], Hashable] | None = None
+    state_of: Callable[[Any], State] | None = None
     gap_floor: float = 0.0
     tight_baseline: str = "error"
     final_reward: Callable[[State], float | None] | None = None
@@ -120,7 +134,7 @@ class Problem:
     def look_up(self, state: State) -> KnownState:
         """D(s), a_0(s) and τ_h(s), validated: Assumptions 2 and 4 in the paper's words."""
         actions = self.actions(state)
-        where = f"state {state!r}"
+        where = NamedState(state)
         if actions.endpoints.shape[1] != self.dimension:
             raise InputError(
                 f"{where} has features of dimension {actions.endpoints.shape[1]}, but d = {self.dimension}."
@@ -145,29 +159,17 @@ class Problem:
 
     def key_of(self, state: State) -> StateKey:
         """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
-        if self.key is not None:
-            return _hashable(self.key(state), f"key({state!r})")
-        if isinstance(state, np.generic):
-            item = state.item()
-            # item() of a long double is a long double
-            return self.key_of(float(item) if isinstance(item, np.generic) else item)
-        if isinstance(state, tuple):
-            return tuple(self.key_of(entry) for entry in state)
-        if isinstance(state, np.ndarray):
-            if state.dtype.kind not in "biufcSU":
-                raise InputError(
-                    f"state {state!r} is an array of {state.dtype}, whose content identifies nothing: "
-                    "pass key=..., a function from a state to something hashable, to Problem."
-                )
-            if state.dtype.kind in "fc" and not np.isfinite(state).all():
-                raise InputError(f"state {state!r} is not finite.")
-            return ("array", state.dtype.str, state.shape, state.tobytes())
-        if is_dataclass(state) and not isinstance(state, type):
-            values = (self.key_of(getattr(state, field.name)) for field in fields(state))
-            return (f"{type(state).__module__}.{type(state).__qualname__}", *values)
-        if isinstance(state, float) and not np.isfinite(state):
-            raise InputError(f"state {state!r} is not finite.")
-        return _hashable(state, f"state {state!r}")
+        return content_key(state) if self.key is None else hashable(self.key(state), f"key({state!r})")
+
+    def kept(self, state: State) -> State:
+        """What a backup that keeps states keeps of this one: `state_of` its key if given, else a copy of its own."""
+        if self.state_of is None:
+            return own_copy(state)
+        key = self.key_of(state)
+        again = self.state_of(key)
+        if self.key_of(again) != key:
+            raise InputError(f"state_of({key!r}) is {again!r}, which has another key, {self.key_of(again)!r}.")
+        return again
 
     def _costs_of_baseline(self, state: State) -> Array:
         """τ_h(s) for every step and constraint, (H, M); all NaN when unknown."""
@@ -181,7 +183,7 @@ class Problem:
                         f"{self.constraints} thresholds."
                     )
                 costs[step] = told.reshape(self.constraints)
-            check_baseline(costs, self.threshold, self.tight_baseline == "error", f"state {state!r}")
+            check_baseline(costs, self.threshold, self.tight_baseline == "error", NamedState(state))
         return costs
 
     @classmethod
@@ -256,20 +258,7 @@ class Problem:
         return problem
 
 
-def _hashable(key: Any, what: str) -> StateKey:
-    """The key itself, refused by name if it cannot identify a state."""
-    try:
-        hash(key)
-    except TypeError:
-        raise InputError(
-            f"{what} of type {type(key).__name__} is not hashable: "
-            "pass key=..., a function from a state to something hashable, to Problem."
-        ) from None
-    checked: StateKey = key
-    return checked
-
-
-def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where: str) -> None:
+def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where: object) -> None:
     """Assumption 2: τ_h(s) < τ at every step; costs (H, M)."""
     if not np.isfinite(costs).all():
         raise InputError(f"the cost of the safe action at {where} is {costs.tolist()}: it must be finite.")

@@ -1,0 +1,261 @@
+"""The lean backup is the same algorithm as the tables: same values, same choices, same bounds, on the same data."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from contract.worlds import small_world, two_constraints
+from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
+from tether.agents.least_squares import REASONS
+from tether.agents.slucb_qvi import EXPLORERS
+from tether.learning.lean import BLOCK_NUMBERS, Fit, block_of, choose_alone, judge
+
+STATES, D, HORIZON = 6, 3, 4
+GAMMA = np.random.default_rng(2).uniform(0.3, 1.0, (HORIZON, 2, D))
+GAMMA[:, :, 0] = 0.05
+GAMMA[1:, :, 0] = 0.15
+ENDED = {4: 0.7, 5: 0.0}
+"""Trajectories end in states 4 and 5; each remaining step is worth this much."""
+
+
+def problem_with_ends(*, finite):
+    """Two constraints, and two states in which trajectories end."""
+    rng = np.random.default_rng(3)
+    phi_0 = 0.8 * np.eye(D)[0] + 0.2 * rng.dirichlet(np.ones(D), size=STATES)
+    ends = rng.dirichlet(np.ones(D), size=(STATES, 5))
+    if finite:
+        features = np.concatenate([ends[:, :2], phi_0[:, None], ends[:, 2:]], axis=1)
+        make, sets = Problem.from_table, {"features": features, "baseline_action": np.full(STATES, 2)}
+    else:
+        make, sets = Problem.from_rays, {"phi_0": phi_0, "endpoints": ends}
+    return make(
+        **sets,
+        baseline_cost=np.einsum("hmd,sd->hsm", GAMMA, phi_0),
+        horizon=HORIZON,
+        threshold=(0.5, 0.55),
+        noise=(0.02, 0.05),
+        gamma_norm=2.0,
+        final_reward=ENDED.get,
+    )
+
+
+def feed(agents, rng, episodes, *, ends_early=0.2):
+    """The same transitions to every agent: features of D(s), some at a length; some costs missing, some ends early."""
+    problem = agents[0].problem
+    for _ in range(episodes):
+        for agent in agents:
+            agent.plan()
+        state = int(rng.integers(4))
+        for step in range(problem.horizon):
+            actions = problem.actions(state)
+            x = actions.endpoints[rng.integers(len(actions.endpoints))]
+            if actions.is_star:
+                x = actions.phi_0 + rng.random() * (x - actions.phi_0)
+            follower = None if rng.random() < ends_early else int(rng.integers(STATES))
+            reward, cost = rng.random(), tuple(GAMMA[step] @ x + 0.02 * rng.standard_normal(2))
+            seen = agents[0].act(step, state).outcome(reward=reward, cost=cost, next_state=follower)
+            seen = replace(seen, feature=x, cost=None if rng.random() < 0.1 else cost, decision_id=None)
+            for agent in agents:
+                agent.observe(seen)
+            if follower is None or follower in ENDED:
+                break
+            state = follower
+
+
+def check_same(tables, lean):
+    """Weights, radii and the decision at every step in every state that can be asked about."""
+    assert tables.current.made == lean.current.made
+    np.testing.assert_allclose(lean.current.weights, tables.current.weights, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(lean.current.gamma_hat, tables.current.gamma_hat, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(lean.current.radius, tables.current.radius, rtol=1e-9)
+    chosen = 0
+    for step in range(tables.problem.horizon):
+        for state in range(4):
+            one, two = tables.act(step, state), lean.act(step, state)
+            assert one.reason == two.reason
+            assert getattr(one.action, "ray", one.action) == getattr(two.action, "ray", two.action)
+            np.testing.assert_allclose(two.feature, one.feature, rtol=1e-8)
+            assert two.score == pytest.approx(one.score, rel=1e-9, abs=1e-9)
+            for mine, yours in zip(two.evidence, one.evidence, strict=True):
+                assert mine.bound == pytest.approx(yours.bound, rel=1e-8)
+                assert mine.radius.value == pytest.approx(yours.radius.value, rel=1e-9)
+                assert mine.threshold == yours.threshold
+            check_wide(lean, step, state, two)
+            chosen += not two.is_baseline
+    return chosen
+
+
+def check_wide(agent, step, state, decision):
+    """In high dimensions the choice is made by BLAS: here it must be the same one."""
+    known, constraints = agent._told(state), agent.problem.constraints
+    radii, bounds = np.empty(constraints), np.empty(constraints)
+    stage, plans = step if agent._stages > 1 else 0, int(agent.current.made[0])
+    weights = agent.current.weights[step]
+    choice = choose_alone(agent.memory, agent.rules, known, step, stage, plans, weights, radii, bounds)
+    action, made = known.actions.action(*choice[:2]), decision.action
+    assert getattr(action, "ray", action) == getattr(made, "ray", made)
+    assert getattr(action, "length", 0.0) == pytest.approx(getattr(made, "length", 0.0), rel=1e-8)
+    assert choice[2] == pytest.approx(decision.score, rel=1e-9, abs=1e-9)
+    assert REASONS[choice[3]] == decision.reason
+    np.testing.assert_allclose(bounds, [entry.bound for entry in decision.evidence], rtol=1e-8)
+    np.testing.assert_allclose(radii, [entry.radius.value for entry in decision.evidence], rtol=1e-12)
+
+
+SETTINGS = {
+    **{f"explorer {name}": {"explorer": name} for name in EXPLORERS},
+    "pooled": {"pooled": True},
+    "pooled certified": {"pooled": True, "explorer": "certified"},
+    "conditioned on all": {"condition_on": "all"},
+    "one tuned beta": {"explorer": "paper", "cost_radius": 0.1, "value_radius": 0.1, "cost_ridge": 1.0},
+    "on doubling": {"replan": "on-doubling"},
+    "on growth": {"replan": "on-growth"},
+    "value ridge of the costs": {"value_ridge": "cost", "value_radius": "unseen"},
+}
+
+
+@pytest.mark.parametrize("finite", [False, True], ids=["star", "finite"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_lean_and_tables_make_the_same_plan(name, finite):
+    problem, settings = problem_with_ends(finite=finite), {"replan": "every-episode", **SETTINGS[name]}
+    agents = [SlucbQvi(problem, SlucbConfig(backup=backup, **settings)) for backup in ("tables", "lean")]
+    rng, chosen = np.random.default_rng(8), 0
+    for _ in range(4):
+        feed(agents, rng, 8)
+        for agent in agents:
+            agent._plan_version = -1  # a plan now, whatever the rule: so that both have seen the same data
+            agent.plan()
+        chosen += check_same(*agents)
+    assert chosen > 0
+
+
+@pytest.mark.parametrize("unknown", ["certified", "appendix"])
+def test_lean_and_tables_agree_where_safe_costs_are_unknown(unknown):
+    world = small_world(known_costs=False)
+    config = SlucbConfig(unknown_cost=unknown, episodes=60, backup="tables", replan="every-episode")
+    agents = [SlucbQvi(world.problem, replace(config, backup=backup)) for backup in ("tables", "lean")]
+    rng, reasons = np.random.default_rng(9), set()
+    for episode in range(60):
+        for agent in agents:
+            agent.plan()
+        if episode % 6 == 0:
+            check_same(*agents)
+        state = int(rng.integers(4))
+        for step in range(world.problem.horizon):
+            decision = agents[0].act(step, state)
+            reasons.add(decision.reason)
+            cost = float(world.true_gamma[step, 0] @ decision.feature) + 0.02 * rng.standard_normal()
+            seen = decision.outcome(reward=rng.random(), cost=cost, next_state=int(rng.integers(4)))
+            for agent in agents:
+                agent.observe(replace(seen, decision_id=None))
+            state = seen.next_state
+    assert "best" in reasons
+    assert ("warm-up" in reasons) == (unknown == "appendix")
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["unconstrained", "told"])
+@pytest.mark.parametrize("settings", [{}, {"pooled": True}, {"penalty": 0.9}], ids=str)
+def test_lean_and_tables_agree_for_the_baseline_too(told, settings):
+    world = two_constraints(finite=True, same_stages=True)
+    secret = {"true_gamma": world.true_gamma} if told else {}
+    configs = [LsviConfig(backup=backup, replan="every-episode", **settings) for backup in ("tables", "lean")]
+    agents = [LsviUcb(world.problem, config, **secret) for config in configs]
+    rng = np.random.default_rng(10)
+    for episode in range(25):
+        for agent in agents:
+            agent.plan()
+        if episode % 6 == 0:
+            check_same(*agents)
+        for step in range(world.problem.horizon):
+            decision = agents[0].act(step, int(rng.integers(4)))
+            follower = int(rng.integers(4)) if rng.random() < 0.8 else None
+            seen = decision.outcome(reward=rng.random(), cost=tuple(rng.random(2)), next_state=follower)
+            for agent in agents:
+                agent.observe(replace(seen, decision_id=None))
+
+
+def test_the_values_of_the_backup_are_those_of_the_tables():
+    """V_h at every state that step h - 1 led to, ended ones included: the targets of the regression."""
+    problem = problem_with_ends(finite=False)
+    agents = [SlucbQvi(problem, SlucbConfig(backup=b, replan="every-episode")) for b in ("tables", "lean")]
+    feed(agents, np.random.default_rng(11), 50)
+    for agent in agents:
+        agent.plan()
+    tables, lean = agents
+    compared = 0
+    for step in range(1, problem.horizon):
+        fit = Fit(step, step, int(lean.current.made[0]), *(array[step] for array in lean.current[:3]))
+        for state in lean.visited.members(step - 1):
+            told = lean._told(lean.visited.states[state])
+            block = block_of([told.actions], told.baseline_cost[None, step], np.array([told.final_reward]))
+            value = judge(lean.memory, lean.rules, fit, block).value[0]
+            slot = tables.slot_of(lean.visited.states[state])
+            assert value == pytest.approx(tables.current.values[step, slot], rel=1e-9, abs=1e-10)
+            if lean.visited.states[state] in ENDED:
+                assert value == pytest.approx(ENDED[lean.visited.states[state]] * (problem.horizon - step))
+            compared += 1
+    assert compared >= 15
+
+
+def test_a_block_of_many_states_answers_as_each_of_them_alone():
+    """Sets of different size, star and finite side by side."""
+    star, finite = problem_with_ends(finite=False), problem_with_ends(finite=True)
+    agent = SlucbQvi(star, SlucbConfig(backup="lean"))
+    feed([agent], np.random.default_rng(12), 20)
+    agent.plan()
+    sets = [problem.look_up(state) for state in range(4) for problem in (star, finite)]
+    fit = Fit(1, 1, 5, *(array[1] for array in agent.current[:3]))
+    costs, ends = np.array([told.baseline_cost[1] for told in sets]), np.array([told.final_reward for told in sets])
+    together = judge(agent.memory, agent.rules, fit, block_of([told.actions for told in sets], costs, ends))
+    for number, told in enumerate(sets):
+        alone = judge(agent.memory, agent.rules, fit, block_of([told.actions], costs[number, None], ends[number, None]))
+        assert together.row[number] == alone.row[0]
+        assert together.reason[number] == alone.reason[0]
+        assert together.value[number] == pytest.approx(alone.value[0], rel=1e-12)
+        np.testing.assert_allclose(together.bound[number], alone.bound[0], rtol=1e-12)
+    assert len(set(together.row)) > 1
+
+
+def test_more_states_than_one_block_holds_change_nothing(monkeypatch):
+    problem = problem_with_ends(finite=False)
+    agents = [SlucbQvi(problem, SlucbConfig(backup="lean", replan="every-episode")) for _ in range(2)]
+    feed(agents, np.random.default_rng(13), 20)
+    assert BLOCK_NUMBERS > 6 * 5 * 3
+    agents[0].plan()
+    monkeypatch.setattr("tether.learning.lean.BLOCK_NUMBERS", 20)  # two states of 5 candidates in 3 dimensions
+    agents[1].plan()
+    np.testing.assert_allclose(agents[1].current.weights, agents[0].current.weights, rtol=1e-12, atol=1e-13)
+
+
+def test_alarms_are_found_in_the_same_places():
+    """A declared safe cost that the data contradict: the plan says where, and decisions there are a_0."""
+    world = small_world(noise=0.02)
+    lying = replace(world.problem, baseline_cost=lambda step, state: 0.45 if state == 2 else 0.05)
+    agents = [SlucbQvi(lying, SlucbConfig(backup=b, replan="every-episode")) for b in ("tables", "lean")]
+    rng = np.random.default_rng(14)
+    for _ in range(120):
+        for agent in agents:
+            agent.plan()
+        for step in range(3):
+            decision = agents[0].act(step, int(rng.integers(4)))
+            cost = float(world.true_gamma[step, 0] @ decision.feature)
+            seen = decision.outcome(reward=0.5, cost=cost, next_state=int(rng.integers(4)))
+            for agent in agents:
+                agent.observe(replace(seen, decision_id=None))
+    for agent in agents:
+        agent.plan()
+    later = {(step, state) for step, state in agents[0].alarms if step > 0}
+    assert later
+    assert set(agents[1].alarms) == later  # nothing leads to step 0, so a lean plan has no states there
+    for step, state in agents[0].alarms:
+        decision = agents[1].act(step, state)
+        assert decision.is_baseline
+        assert decision.reason == "alarm"
+
+
+def test_an_ended_state_has_nothing_to_decide_in_either_backup():
+    problem = problem_with_ends(finite=True)
+    for backup in ("tables", "lean"):
+        agent = SlucbQvi(problem, SlucbConfig(backup=backup))
+        with pytest.raises(InputError, match="ended in state 4"):
+            agent.act(1, 4)
