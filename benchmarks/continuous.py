@@ -12,7 +12,10 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -115,8 +118,10 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def long_run(plane: Plane, transitions: int) -> dict[str, float]:
-    """The defaults on a long run, and how time per decision and memory behave."""
+def long_run(cells: int, parts: int, transitions: int) -> dict[str, float]:
+    """The defaults on a long run, and how time per decision and memory behave. For a process of its own."""
+    plane = Plane(cells, parts, rays=200, horizon=5)
+    run(plane, SlucbQvi(plane.problem), 10)  # machine code is loaded, and work space allocated
     agent = SlucbQvi(plane.problem)
     before = peak_megabytes()
     measured = run(plane, agent, transitions)
@@ -146,8 +151,10 @@ def long_run(plane: Plane, transitions: int) -> dict[str, float]:
     }
 
 
-def against_every_episode(plane: Plane, transitions: int) -> dict[str, float]:
+def against_every_episode(transitions: int) -> dict[str, float]:
     """CPU time of the first transitions of the same run, re-planning in every episode and by default."""
+    plane = Plane(cells=10, parts=5, rays=200, horizon=5)
+    run(plane, SlucbQvi(plane.problem), 10)
     often = run(plane, SlucbQvi(plane.problem, SlucbConfig(replan="every-episode")), transitions)
     rarely = run(plane, SlucbQvi(plane.problem), transitions)
     return {
@@ -162,14 +169,18 @@ def against_every_episode(plane: Plane, transitions: int) -> dict[str, float]:
 
 def measure(transitions: int, prefix: int, large: int) -> dict[str, dict[str, float]]:
     """All three: the long run at d=50, the prefix against re-planning every episode, and d=500."""
-    plane = Plane(cells=10, parts=5, rays=200, horizon=5)
-    run(plane, SlucbQvi(plane.problem), 10)  # machine code is loaded, and shapes are known
-    found = {"long": long_run(plane, transitions)}
+    found = {"long": alone(long_run, 10, 5, transitions)}
     if prefix:
-        found["prefix"] = against_every_episode(plane, prefix)
+        found["prefix"] = alone(against_every_episode, prefix)
     if large:
-        found["large"] = long_run(Plane(cells=50, parts=10, rays=200, horizon=5), large)
+        found["large"] = alone(long_run, 50, 10, large)
     return found
+
+
+def alone(work: Callable[..., dict[str, float]], *sizes: int) -> dict[str, float]:
+    """`work` in a new process: its peak memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *sizes).result()
 
 
 def main() -> None:
