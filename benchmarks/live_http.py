@@ -57,7 +57,7 @@ class Connection:
     """One keep-alive connection that asks and waits."""
 
     def __init__(self, token):
-        self.head = f"Host: x\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
+        self.head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
 
     async def open(self):
         """Connect."""

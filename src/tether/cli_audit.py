@@ -54,7 +54,7 @@ def verify(
 def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = False) -> None:
     """Compute every decision again from the log, and compare bit for bit."""
     with output.plain_failures(debug):
-        from tether.cli_check import load_problem
+        from tether.problem.named import load_problem
 
         store, told = _opened(log), load_problem(problem)
         with output.compile_notice():
@@ -91,7 +91,7 @@ def diff(
 ) -> None:
     """Compare the decisions of this version with those of another, or with the log's own."""
     with output.plain_failures(debug):
-        from tether.cli_check import load_problem
+        from tether.problem.named import load_problem
 
         store, told = _opened(log), load_problem(problem)
         with output.compile_notice():

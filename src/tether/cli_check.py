@@ -1,6 +1,5 @@
 """`tether check`: a study's worlds, or a problem of one's own, named as module:problem."""
 
-import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tether import cli_output as output
-from tether.errors import InputError, TetherError
 
 if TYPE_CHECKING:
     from tether.check.report import Finding
-    from tether.problem.problem import Problem
 
 COLOURS = {"holds": "green", "fails": "bold red", "cannot be known": "yellow"}
 
@@ -25,6 +22,8 @@ def names_a_problem(spec: str) -> bool:
 
 def of_problem(spec: str, log: Path | None, json: bool, **options: Any) -> bool:
     """Check a problem of one's own, print the report, say whether nothing fails."""
+    from tether.problem.named import load_problem
+
     problem = load_problem(spec)
     with output.compile_notice():
         from tether.check.logs import read_log
@@ -57,36 +56,6 @@ def of_study(spec: str, seed: int | None, json: bool) -> bool:
         title = f"{study.name}: what its problems allow (first seed)"
         show(title, [(row["world"], Finding(**{k: v for k, v in row.items() if k != "world"})) for row in found])
     return all(row["holds"] for row in rows) and not any(row["verdict"] == "fails" for row in found)
-
-
-def load_problem(spec: str) -> "Problem":
-    """The Problem behind module:name: itself, something that has it as `.problem`, or a function returning either."""
-    module_name, _, path = spec.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does: modules of the current folder
-    try:
-        thing: Any = importlib.import_module(module_name)
-    except TetherError:
-        raise
-    except ModuleNotFoundError as error:
-        raise InputError(f"cannot import {module_name!r}: {error}. Run this where the module can be found.") from error
-    except Exception as error:
-        raise InputError(f"importing {module_name!r} failed: {type(error).__name__}: {error}.") from error
-    for name in path.split("."):
-        if not hasattr(thing, name):
-            raise InputError(f"{spec!r}: {module_name} has no {path!r}. Name a Problem, or a function returning one.")
-        thing = getattr(thing, name)
-    from tether.problem.problem import Problem
-
-    if callable(thing) and not isinstance(thing, Problem):
-        try:
-            thing = thing()
-        except TypeError as error:
-            raise InputError(f"{spec!r} must be callable without arguments: {error}.") from error
-    thing = getattr(thing, "problem", thing)
-    if not isinstance(thing, Problem):
-        raise InputError(f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one.")
-    return thing
 
 
 def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:

@@ -144,8 +144,7 @@ class Advisor(Control):
         if not last.fresh:
             _check_same(last.entry.body, request.logged_state, request.step, request.episode)
             return LiveDecision.from_body(last.entry.body, self.states, last.entry.seq)
-        parts = (judgment.certificate, judgment.proposal, request.state, last.entry.seq)
-        return LiveDecision.made_of(judgment.body, *parts)
+        return LiveDecision.made_of(*judgment[:3], request.state, last.entry.seq)
 
     def fail_decide(self, pending: Pending, error: StoreError) -> LiveDecision:
         """The log could not be written: a_0, and it says so; nothing else may leave."""
@@ -185,7 +184,9 @@ class Advisor(Control):
         except StoreError as error:
             self.fail_record(error)
             raise
-        return self.finish_record(pending, appended)
+        recorded = self.finish_record(pending, appended)
+        self._prepare(pending.drafts[0].body["step"])  # whoever decides next need not wait
+        return recorded
 
     def begin_record(
         self,
@@ -213,7 +214,6 @@ class Advisor(Control):
                 self._recent.pop(id, None)
                 self._take(_fresh(pending.drafts, appended))
                 self._after_outcome()
-                self._replica.learner.prepare(pending.drafts[0].body["step"])  # whoever decides next need not wait
         if not fresh and entry.text != pending.drafts[0].text:
             raise AlreadyRecorded(
                 f"decision {id!r} has another outcome already (entry {entry.seq}): an outcome is counted exactly once, "

@@ -168,6 +168,11 @@ class Control:
                 self._read()
         return appended
 
+    def _prepare(self, step: int) -> None:
+        """Have at hand what the next decision at this step needs. A service whose outcomes come in batches need not."""
+        with self._lock:
+            self._replica.learner.prepare(step)
+
     def _take(self, entries: list[Entry]) -> None:
         """Apply entries that this process wrote, in the order of the log; those of others in between are read."""
         self._store_error = ""

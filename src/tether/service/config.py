@@ -83,7 +83,6 @@ class ServiceConfig(Section):
     watch: bool = True
     when_store_fails: Literal["baseline", "refuse"] = "baseline"
     snapshot_every: int = Field(default=5000, ge=1)
-    log_states: bool = False  # states are other people's data: kept out of the service's own log unless wanted
     guards: GuardsSection = GuardsSection()
     limits: LimitsSection = LimitsSection()
     labels: LabelsSection = LabelsSection()
