@@ -236,8 +236,8 @@ def test_the_agent_can_be_anyones():
 
 
 def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
-    assert run(Shop(), 1, **SHOP).agent.config == SlucbConfig()
-    assert run(Valve(), 1, **VALVE).agent.config.replan == "on-doubling"
+    assert run(Shop(), 1, **SHOP).agent.config == SlucbConfig(backup="tables", replan="every-episode")
+    assert run(Valve(), 1, **VALVE).agent.config == SlucbConfig(backup="lean", replan="on-growth")
     chosen = run(Shop(), 1, stationary=True, config=SlucbConfig(explorer="plain"), **SHOP).agent.config
     assert (chosen.explorer, chosen.pooled) == ("plain", True)
 

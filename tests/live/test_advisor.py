@@ -166,7 +166,7 @@ def test_a_feature_may_say_what_was_applied(world):
         {"applied": "the usual"},
         {"next_state": object()},
     ],
-    ids=str,
+    ids=lambda value: str(value).split(" object at")[0],
 )
 def test_an_outcome_that_cannot_be_used_is_refused_and_may_be_sent_again(world, wrong):
     advisor = live_advisor(world.problem)
@@ -267,7 +267,7 @@ def test_many_episodes_run_at_once():
 @pytest.mark.parametrize(
     "state",
     [3, "a", None, True, 2.5, (1, "b", (2.0,)), b"raw", [1, [2]], {"x": [1, (2,)]}, np.arange(6.0).reshape(2, 3)],
-    ids=str,
+    ids=lambda value: str(value).split(" object at")[0],
 )
 def test_states_survive_the_log(state):
     back = decode_state(encode_state(state))

@@ -100,9 +100,7 @@ def longer(body):
     body["played"]["length"] *= 1.01
 
 
-@pytest.mark.parametrize(
-    ("change", "field"), [(shift_bound, "certificate.limits[0].bound"), (longer, "played.length")], ids=str
-)
+@pytest.mark.parametrize(("change", "field"), [(shift_bound, "certificate.limits[0].bound"), (longer, "played.length")])
 def test_a_decision_that_tether_would_not_make_is_found_and_named(world, log, change, field):
     assert audit.replay(rewritten(log, lambda body: None), world.problem).holds
     report = audit.replay(rewritten(log, change), world.problem)

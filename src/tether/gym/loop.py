@@ -151,7 +151,7 @@ def _agent(
             raise InputError("mixtures, stationary and config choose Tether's agent, but agent=… brings its own.")
         return factory(bridge.problem, rng)
     listed = isinstance(bridge.env.observation_space, spaces.Discrete)
-    chosen = config or SlucbConfig(replan="every-episode" if listed else "on-doubling")
+    chosen = config or (SlucbConfig(backup="tables", replan="every-episode") if listed else SlucbConfig())
     chosen = replace(chosen, pooled=chosen.pooled or stationary)
     if mixtures:
         return RslucbQvi(bridge.problem, chosen, rng=rng)

@@ -33,8 +33,15 @@ MOST_KNOWN = 4096
 
 
 def live_config(problem: Problem) -> SlucbConfig:
-    """The default for live use: at H = 1 a plan is one regression and made after every outcome; else on doubling."""
-    return SlucbConfig(replan="every-episode" if problem.horizon == 1 else "on-doubling")
+    """The default for live use: at H = 1 a plan is one regression and made after every outcome; else it is made rarely.
+
+    Where states are not listed, next states are kept lean, unless a snapshot could not bring them back from their keys.
+    """
+    if problem.horizon == 1:
+        return SlucbConfig(replan="every-episode")
+    if problem.states is not None or (problem.key is not None and problem.state_of is None):
+        return SlucbConfig(backup="tables", replan="on-doubling")
+    return SlucbConfig(backup="lean", replan="on-growth")
 
 
 class Learner:
