@@ -103,8 +103,11 @@ class Refusal(NamedTuple):
 LATE = "the log took too long. Try again, with the same Idempotency-Key: nothing is then counted twice."
 
 
-def refusal_of(error: Exception) -> Refusal | None:
-    """The words for an error that is foreseen, None for any other. Addresses of databases stay out of them."""
+UNFORESEEN = Refusal(500, "failed", "this should not happen: see the service's log.")
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """The words for an error; UNFORESEEN if it is none that should reach a caller. Addresses of databases stay out."""
     if isinstance(error, ValidationError | RequestValidationError):
         lines = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:5]]
         return Refusal(422, "does not fit", "; ".join(lines))
@@ -125,18 +128,16 @@ def refusal_of(error: Exception) -> Refusal | None:
         return Refusal(503, "too busy", "too many requests wait for the log; nothing was taken. Try again.")
     if isinstance(error, StoreError):
         return Refusal(503, "the log cannot be used now", "nothing was acknowledged; try again.")
-    return Refusal(400, "cannot be used", str(error)) if isinstance(error, TetherError) else None
+    return Refusal(400, "cannot be used", str(error)) if isinstance(error, TetherError) else UNFORESEEN
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Every error as problem+json; what is not foreseen becomes a 500 in the doorway."""
+    """Every error as problem+json. The doorway logs those that are not foreseen."""
 
     async def refuse(request: Request, error: Exception) -> Response:
         refusal = refusal_of(error)
-        if refusal is None:
-            raise error
         headers = refusal.headers() | (dict(getattr(error, "headers", None) or {}))
         return Response(refusal.to_json(request.scope["state"]["request_id"]), refusal.status, headers)
 
-    for kind in (TetherError, TimeoutError, ValidationError, RequestValidationError, HTTPException):
+    for kind in (Exception, TetherError, TimeoutError, ValidationError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, refuse)

@@ -1,6 +1,7 @@
 """The application: routes and life cycle. `create_app(config)` is all that a server needs."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from tether.service import models
 from tether.service.answers import ERRORS, answer_errors, describe, takes
 from tether.service.config import ServiceConfig
 from tether.service.desk import LONGEST_KEY, Desk
-from tether.service.doorway import Answer, Doorway
+from tether.service.doorway import Answer, Doorway, Receive, Scope, Send
 from tether.service.hub import Hub
 from tether.service.metrics import Metrics
 from tether.service.pages import add_pages
@@ -37,6 +38,20 @@ LARGEST_SEQ = 2**53
 """Places in the log that a request may name: what JSON's readers and every database hold exactly."""
 
 
+class Service(FastAPI):
+    """The framework behind the doorway: every request passes that first, and most need nothing else."""
+
+    doorway: Doorway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, as ASGI has it."""
+        await self.doorway(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the doorway passes on."""
+        await super().__call__(scope, receive, send)
+
+
 def make_advisor(config: ServiceConfig) -> Advisor:
     """The advisor that a configuration describes. With several workers each decision first looks at the log."""
     given = {name: value for name, value in config.guards.model_dump().items() if value is not None}
@@ -53,7 +68,7 @@ def make_advisor(config: ServiceConfig) -> Advisor:
     )
 
 
-def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> FastAPI:
+def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service:
     """The service as an ASGI application; the advisor is made from the configuration unless given."""
     tokens = () if config.tokens is None else read_tokens(config.folder / config.tokens)
     metrics = Metrics()
@@ -67,11 +82,14 @@ def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> FastAPI
         direct.update({("POST", "/v1/decisions"): desk.decide, ("POST", "/v1/outcomes"): desk.record})
         app.state.view = View(made, config, has_tokens=bool(tokens))
         app.state.watch = Watch(made.store)
+        if advisor is None:  # a process of our own: what is loaded by now stays, and need not be searched for garbage
+            gc.collect()
+            gc.freeze()
         yield
         await app.state.watch.close()
         await app.state.hub.close()
 
-    app = FastAPI(
+    app = Service(
         title="Tether",
         version=__version__,
         summary="Decisions that keep every step's cost under a threshold, each with its certificate.",
@@ -81,8 +99,14 @@ def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> FastAPI
         responses=ERRORS,
     )
     app.state.metrics, app.state.direct = metrics, direct
-    limit = config.limits.body_bytes
-    app.add_middleware(Doorway, tokens=tokens, body_bytes=limit, metrics=metrics, host=config.host, direct=direct)
+    app.doorway = Doorway(
+        app.framework,
+        tokens=tokens,
+        body_bytes=config.limits.body_bytes,
+        metrics=metrics,
+        host=config.host,
+        direct=direct,
+    )
     answer_errors(app)
     _add_decisions(app)
     _add_orders(app)

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from tether.service.answers import Refusal, refusal_of
+from tether.service.answers import UNFORESEEN, Refusal, refusal_of
 from tether.service.config import is_loopback
 from tether.service.metrics import Metrics
 from tether.service.tokens import NOBODY_ASKED, Caller, Role, Token, caller_of
@@ -53,7 +53,7 @@ class TooLarge(HTTPException):
 
 
 class Doorway:
-    """ASGI middleware: authorisation, the size of bodies, request ids, headers, metrics and the access log."""
+    """Before the framework: authorisation, the size of bodies, request ids, headers, metrics and the access log."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Doorway:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 0
+        began, status, ended = time.perf_counter(), 0, False
         method, path = scope["method"], scope["path"]
         request_id = f"{self._prefix}-{next(self._count):x}"
         scope.setdefault("state", {})["request_id"] = request_id
@@ -84,7 +84,8 @@ class Doorway:
         page = path == "/" or path.startswith("/static/")
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal status, ended
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             if message["type"] == "http.response.start":
                 status = message["status"]
                 more = ((b"x-request-id", request_id.encode()), NO_SNIFF, *(() if page else (NO_STORE,)))
@@ -99,13 +100,13 @@ class Doorway:
             try:
                 await self._pass_on(scope, headers, self._measured(receive), answer)
             except Exception as error:
-                if status:  # the answer has begun: all that is left is to cut it off
-                    raise
                 refusal = refusal_of(error)
-                if refusal is None:
+                if refusal is UNFORESEEN:
                     error_log.exception("request %s failed", request_id)
-                    refusal = Refusal(500, "failed", "this should not happen: see the service's log.")
-                await _refuse(answer, refusal, request_id)
+                if not status:
+                    await _refuse(answer, refusal, request_id)
+                elif not ended:  # all that is left is to cut the answer off
+                    raise
         self._note(method, path, status, time.perf_counter() - began, caller, request_id)
 
     async def _pass_on(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
