@@ -63,5 +63,5 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt
 
 $(CISR)/.ready: requirements-cisr.txt constraints.txt
 	test -x $(CISR)/bin/python || $(PYTHON) -m venv $(CISR)
-	$(CISR)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-cisr.txt -e .
+	$(CISR)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-cisr.txt -e ".[experiments]"
 	touch $@
