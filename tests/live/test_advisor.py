@@ -158,6 +158,8 @@ def test_a_feature_may_say_what_was_applied(world):
         {"cost": float("inf")},
         {"cost": (0.1, 0.2)},
         {"cost": "cheap"},
+        {"cost": 1e308},
+        {"reward": -1e200},
         {"applied": 0},  # an index, but this state has rays
         {"applied": StarAction(99, 0.5)},
         {"applied": StarAction(0, 1.5)},

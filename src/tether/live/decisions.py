@@ -24,7 +24,7 @@ class LiveDecision:
     `proposed` is what the learner wanted; in shadow mode, or when something objected, `action` is a_0 all the same,
     `reason` says what objected, and `proposal` is the certificate of what was proposed. `logged` is False if the log
     could not be written: then the action is a_0, `id` is empty and no outcome can be recorded. `certified` is the share
-    of D(s) that could be played.
+    of D(s) that could be played, None between two looks at it (one in eight decisions).
     """
 
     id: str
@@ -39,7 +39,7 @@ class LiveDecision:
     step: int
     state: State
     episode: str | int | None
-    certified: float
+    certified: float | None
     seq: int
     logged: bool
 

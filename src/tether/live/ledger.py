@@ -45,7 +45,7 @@ class Ledger:
 
     `stopped` and `tripped` are the bodies of the entries that did it, None while nothing did. `recent` holds 1 for each
     of the last decisions that did not play a_0, `spent` the costs of the last outcomes (all of them: `total`), `latest`
-    the newest time of a decision, `certified` the share of D(s) that was certified at the last one.
+    the newest time of a decision, `certified` the share of D(s) that was certified when last looked at.
     """
 
     def __init__(self, threshold: tuple[float, ...]) -> None:
@@ -95,7 +95,8 @@ class Ledger:
         self.ever.decided(body)
         self.since.decided(body)
         self.recent.append(int(not body["is_baseline"]))
-        self.certified = body["certified"]
+        if body["certified"] is not None:
+            self.certified = body["certified"]
         if body["decided_at"] is not None:
             self.latest = max(self.latest, body["decided_at"])
 

@@ -10,6 +10,9 @@ from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
 from tether.records import State
 
+LARGEST = 1e100
+"""Costs and rewards beyond this are refused at the door: their squares overflow, and what is logged must apply."""
+
 
 def outcome_body(
     problem: Problem,
@@ -22,6 +25,11 @@ def outcome_body(
 ) -> dict[str, Any]:
     """The body of an outcome of this logged decision, or an InputError that names what cannot be used."""
     costs = checked_costs(cost, problem, needed=False)
+    if (costs is not None and abs(costs).max() > LARGEST) or abs(checked_reward(reward)) > LARGEST:
+        raise InputError(
+            f"cost {cost!r:.80} or reward {reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken "
+            "sensor? If the cost was not measured, pass None."
+        )
     feature, done, bound = decision["feature"], decision["played"], bounds_of(decision)
     if applied is not None:
         known = looked_up(problem, decision["step"], states.decode(decision["state"]))

@@ -135,6 +135,7 @@ BUCKET_COLUMNS = (
 
 def bucket_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What a run of consecutive decisions says together."""
+    shares = [row["certified_share"] for row in rows if row["certified_share"] is not None]
     margins = [row["margin"] for row in rows if row["margin"] is not None]
     seen = [row for row in rows if row["outcome"] is not None]
     compared = [row for row in seen if row["baseline_reward"] is not None]
@@ -145,7 +146,7 @@ def bucket_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "baseline": sum(counts_as_safe(row) for row in rows),
         "margin_min": min(margins) if margins else None,
         "margin_mean": sum(margins) / len(margins) if margins else None,
-        "certified_share": sum(row["certified_share"] for row in rows) / len(rows),
+        "certified_share": sum(shares) / len(shares) if shares else None,
         "outcomes": len(seen),
         "reward_sum": sum(row["outcome"]["reward"] for row in seen),
         "baseline_reward_sum": sum(row["baseline_reward"] for row in compared) if len(compared) == len(seen) else None,

@@ -71,7 +71,7 @@ class DecisionAnswer(BaseModel):
     episode: Episode
     certificate: dict[str, Any]
     proposal: dict[str, Any] | None
-    certified: float
+    certified: float | None
     seq: int
     logged: bool
 
