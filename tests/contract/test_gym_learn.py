@@ -244,7 +244,7 @@ def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
 
 def test_owning_the_loop_gives_the_same_run_as_learn():
     bridge = Bridge(Shop(), **SHOP)
-    agent = SlucbQvi(bridge.problem)
+    agent = SlucbQvi(bridge.problem, SlucbConfig(backup="tables", replan="every-episode"))
     bounds, rewards = [], []
     for episode in range(20):
         state = bridge.start(7 if episode == 0 else None)
