@@ -300,7 +300,8 @@ FAULTS = (
         "learning/safe_sets.py",
         "                    best = max(best, step)\n",
         "                    best = step if best == 0.0 else min(best, step)\n",
-        "tests/laws/test_lengths.py::test_no_point_of_a_grid_beyond_the_unconditioned_step_satisfies_the_bound",
+        "tests/unit/test_safe_sets.py::"
+        "test_the_unconditioned_step_is_the_far_end_where_both_ends_of_a_ray_cost_too_much",
     ),
     Fault(
         "the known part of gamma is forgotten",
