@@ -300,8 +300,7 @@ FAULTS = (
         "learning/safe_sets.py",
         "                    best = max(best, step)\n",
         "                    best = step if best == 0.0 else min(best, step)\n",
-        "tests/unit/test_safe_sets.py::"
-        "test_the_unconditioned_step_is_the_far_end_where_both_ends_of_a_ray_cost_too_much",
+        "tests/unit/test_safe_sets.py::test_a_negative_radius_gives_the_optimistic_step",
     ),
     Fault(
         "the known part of gamma is forgotten",
