@@ -302,7 +302,7 @@ FAULTS = (
         "learning/safe_sets.py",
         "                    best = max(best, step)\n",
         "                    best = step if best == 0.0 else min(best, step)\n",
-        "tests/laws/test_lengths.py::test_no_point_of_a_grid_beyond_the_unconditioned_step_satisfies_the_bound",
+        "tests/unit/test_safe_sets.py::test_a_negative_radius_gives_the_optimistic_step",
     ),
     Fault(
         "the known part of gamma is forgotten",

@@ -136,6 +136,12 @@ def test_no_step_is_left_where_even_the_lowest_bound_is_too_high():
     assert largest_unconditioned_step(*map(number, (0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.5))) == 0.0
 
 
+def test_the_unconditioned_step_is_the_far_end_where_both_ends_of_a_ray_cost_too_much():
+    """f = −x = 1: the norm at α is |1 − 2α| <= 0.5 from 0.25 to 0.75."""
+    step = largest_unconditioned_step(*map(number, (0.0, 0.0, 1.0, -1.0, 1.0, 1.0, 0.5)))
+    assert step == pytest.approx(0.75, abs=1e-8)
+
+
 def test_unconditioned_widths_are_whole_norms():
     """gxx = width² + g0x²/g00 = 0.5 + 0.25/0.5 = 1."""
     length, optimistic, width = unconditioned(
