@@ -232,5 +232,5 @@ class TestAdvisor(AdvisorMachine.TestCase):
 @pytest.mark.slow
 class TestAdvisorAtLength(AdvisorMachine.TestCase):
     settings = settings(
-        max_examples=1000, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
