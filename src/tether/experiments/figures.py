@@ -179,7 +179,8 @@ def _guide(ax: "Axes", guide: Guide) -> None:
     ax.plot(guide.x, guide.y, color=QUIET, linestyle=(0, (7, 3)), linewidth=1.1, zorder=1.5)
     ax.annotate(
         guide.name, xy=(float(guide.x[0]), float(guide.y[0])), xytext=(8, 0) if rises else (4, 4),
-        textcoords="offset points", fontsize=8.5, color=QUIET, va="top" if rises else "bottom",
+        textcoords="offset points", fontsize=8.5, color=QUIET, va="top" if rises else "bottom", zorder=6,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0},
     )  # fmt: skip
 
 
