@@ -13,7 +13,7 @@ import numpy as np
 from tether import __version__
 from tether.agents.slucb_qvi import SlucbConfig
 from tether.agents.state_file import KERNEL, fingerprint  # type: ignore[attr-defined]  # see certificate.py
-from tether.errors import AlteredLog, InputError, StoreError
+from tether.errors import AlteredLog, InputError, StoreError, TetherError
 from tether.live.certificate import Certificate, Limit, baseline_evidence
 from tether.live.decisions import Status
 from tether.live.events import AlarmReset, Configured, Event, ModeChanged, Resumed, Stopped, Tripped
@@ -224,8 +224,11 @@ class Control:
             with suppress(StoreError):
                 self._write(Tripped(test=alarm.test, message=str(alarm), number=replica.ledger.alarms))
         if replica.head.seq - self._snapshot_at >= self._snapshot_every:
-            with suppress(StoreError):
+            self._snapshot_at = replica.head.seq  # whatever comes of it, the next attempt is as far away
+            try:
                 self.snapshot()
+            except TetherError as error:  # states that cannot be saved, too: a restart then replays the whole log
+                self._store_error = f"no snapshot could be saved: {error}"
 
     def _baseline_certificate(self, known: KnownState, step: int, reason: str, detail: str) -> Certificate:
         """The certificate of a_0(s), which rests on its declared cost alone."""

@@ -5,6 +5,7 @@ import io
 import json
 import tempfile
 import zipfile
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -67,6 +68,7 @@ class Learner:
         self.agent.plan()
         self.gate = Gate(terms_of(self.agent))
         self.seq = 0
+        self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
         self._known: dict[int, KnownState] = {}
         told = {"config": asdict(self.config), "problem": fingerprint(problem)}
@@ -86,6 +88,9 @@ class Learner:
         """Take the next entry of the log into account. Entries that teach nothing only move `seq`."""
         if entry.seq != self.seq + 1:
             raise InputError(f"entry {entry.seq} cannot follow entry {self.seq}: a log is applied without gaps.")
+        if self._torn:
+            raise InputError(f"entry {entry.seq} was interrupted half-way: open the log anew, in a new Advisor.")
+        self._torn = True
         try:
             if entry.kind == "outcome":
                 self._learn(entry.body)
@@ -99,7 +104,7 @@ class Learner:
                 f"entry {entry.seq} ({entry.kind}) does not fit this problem: {error} Was the problem changed since? "
                 "Start a new log, and hand the old data to warm_start."
             ) from error
-        self.seq = entry.seq
+        self.seq, self._torn = entry.seq, False
 
     def _learn(self, body: dict[str, Any]) -> None:
         """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
@@ -117,7 +122,8 @@ class Learner:
         if costs is not None:
             self.gate.add(step, feature, costs)
         if self.agent.plans_are_due:
-            self.agent.plan()
+            with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
+                self.agent.plan()
         self._hashes.clear()
 
     def _learn_cost(self, step: int, feature: NDArray[np.float64], costs: NDArray[np.float64] | None) -> None:

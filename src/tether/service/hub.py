@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tether.errors import StoreError
+from tether.errors import StoreError, TetherError
 from tether.live.advisor import Advisor, Pending
 from tether.live.decisions import LiveDecision, Recorded
 from tether.live.group_commit import GroupCommit
@@ -113,7 +113,7 @@ class Hub:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_back.wait(), self._seconds)
         await asyncio.to_thread(self._commit.close)
-        with suppress(StoreError):  # a snapshot only saves time: the log alone is enough
+        with suppress(TetherError):  # a snapshot only saves time: the log alone is enough
             self.advisor.snapshot()
         self.advisor.close()
 
