@@ -3,7 +3,8 @@
     python benchmarks/live_http.py [--seconds 8] [--clients 32] [--postgres]
 
 The server runs in a process of its own (one worker), the load in this one: so many connections, each of which sends its
-next request when it has the answer to the last. The phases take turns, so that the ratio is fair on a busy machine.
+next request when it has the answer to the last. The phases take turns, so that the ratio is fair on a busy machine. The
+advisor is live, and its outcomes are those of a linear cost: nothing trips, and most decisions are not the safe action.
 """
 
 import argparse
@@ -24,16 +25,21 @@ PROBLEM = '''
 import numpy as np
 from tether import Problem
 
+GAMMA, THETA = np.random.default_rng(1).uniform(size=(2, 20))
+
 def problem():
     """N = 100 rays, d = 20, features on the simplex, H = 1."""
     rng = np.random.default_rng(0)
-    gamma = rng.uniform(size=20)
     phi_0 = rng.dirichlet(np.ones(20), size=50)
-    costs = (phi_0 @ gamma)[None]
+    costs = (phi_0 @ GAMMA)[None]
     rays = rng.dirichlet(np.full(20, 0.3), size=(50, 100))
     told = {"horizon": 1, "threshold": float(costs.max()) + 0.1, "noise": 0.05}
     return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told)
 '''
+
+
+TRUTH = {}
+exec(PROBLEM, TRUTH)  # what the advisor is not told
 
 
 def serve(config_path):
@@ -53,27 +59,44 @@ def serve(config_path):
     uvicorn.run(app, port=PORT, log_config=None, access_log=False)
 
 
-class Connection:
-    """One keep-alive connection that asks and waits."""
+class Connection(asyncio.Protocol):
+    """One keep-alive connection that asks and waits, with as little work as can be: the load shares the machine."""
 
     def __init__(self, token):
         self.head = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
+        self.received, self.answer = b"", None
 
     async def open(self):
         """Connect."""
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", PORT)
+        loop = asyncio.get_running_loop()
+        self.transport, _ = await loop.create_connection(lambda: self, "127.0.0.1", PORT)
 
     async def post(self, path, body):
         """The body of the answer; anything but 200 ends the benchmark."""
-        text = json.dumps(body).encode()
-        self.writer.write(f"POST {path} HTTP/1.1\r\n{self.head}Content-Length: {len(text)}\r\n\r\n".encode() + text)
-        header = await self.reader.readuntil(b"\r\n\r\n")
-        length = int(header.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        answer = await self.reader.readexactly(length)
-        status = int(header[9:12])
+        return await self.ask("POST", path, json.dumps(body))
+
+    async def ask(self, method, path, text=""):
+        """The same for any method."""
+        self.answer = asyncio.get_running_loop().create_future()
+        request = f"{method} {path} HTTP/1.1\r\n{self.head}Content-Length: {len(text)}\r\n\r\n{text}"
+        self.transport.write(request.encode())
+        status, answer = await self.answer
         if status != 200:
             raise SystemExit(f"{path} answered {status}: {answer[:300].decode()}")
         return answer
+
+    def data_received(self, data):
+        """A part of an answer, or all of it."""
+        self.received += data
+        header, found, rest = self.received.partition(b"\r\n\r\n")
+        if found and len(rest) == int(header.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]):
+            self.received = b""
+            self.answer.set_result((int(header[9:12]), rest))
+
+    def connection_lost(self, error):
+        """The server hung up; whoever waits for an answer is told."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(ConnectionError("the server hung up"))
 
 
 async def phase(clients, seconds, work):
@@ -106,9 +129,15 @@ async def decide_and_record(connection, rng):
     began = time.perf_counter()
     answer = json.loads(await connection.post("/v1/decisions", {"state": int(rng.integers(50)), "step": 0}))
     between = time.perf_counter()
-    told = {"decision_id": answer["id"], "reward": 0.5, "cost": float(rng.normal(0.4, 0.05))}
+    told = {"decision_id": answer["id"], **outcome_of(answer["certificate"]["feature"], rng)}
     await connection.post("/v1/outcomes", told)
     return [between - began, time.perf_counter() - between]
+
+
+def outcome_of(feature, rng):
+    """What the world of PROBLEM answers to an action with this feature."""
+    cost = float(TRUTH["GAMMA"] @ feature) + 0.05 * float(rng.standard_normal())
+    return {"reward": float(TRUTH["THETA"] @ feature), "cost": cost}
 
 
 PHASES = {"constant": constant, "decide": decide, "decide+record": decide_and_record}
@@ -119,7 +148,8 @@ async def measure(args, token, server):
     clients = [Connection(token) for _ in range(args.clients)]
     for client in clients:
         await client.open()
-    await phase(clients, 1.0, decide_and_record)
+    await phase(clients, 3.0, decide_and_record)
+    await clients[0].post("/v1/mode", {"mode": "live", "why": "the benchmark: shadow criteria are met"})
     rates, times, cpu = ({name: [] for name in PHASES} for _ in range(3))
     for _ in range(args.rounds):
         for name, work in PHASES.items():
@@ -128,6 +158,12 @@ async def measure(args, token, server):
             rates[name].append(rate)
             times[name].append(latencies)
             cpu[name].append(1e6 * (cpu_seconds(server) - before) / len(latencies))
+    status = json.loads(await clients[0].ask("GET", "/v1/status"))
+    counts, alarm = status["counts"], status["alarm"]
+    others = 1.0 - counts["baseline"] / counts["decisions"]
+    print(
+        f"  {counts['decisions']} decisions, {others:.0%} of them not a_0; {alarm['message'] if alarm else 'no alarm'}"
+    )
     base = np.array(rates["constant"])
     for name in PHASES:
         p50, p99 = 1e3 * np.quantile(np.concatenate(times[name]), [0.5, 0.99])
@@ -150,7 +186,7 @@ def run(args, store):
         (folder / "bench_problem.py").write_text(PROBLEM)
         from tether.service.tokens import add_token
 
-        token = add_token(folder / "tokens.json", "bench", ("decide", "record", "read"), None)
+        token = add_token(folder / "tokens.json", "bench", ("decide", "record", "read", "admin"), None)
         config = f'problem = "bench_problem:problem"\ntokens = "tokens.json"\nport = {PORT}\n'
         config += 'store = "log.db"\n' if store is None else 'store_from = "TETHER_BENCH_STORE"\n'
         (folder / "service.toml").write_text(config)

@@ -157,7 +157,7 @@ def test_tables_hold_what_the_log_holds(log, tmp_path):
     for row, entry in zip(rows, entries, strict=True):
         assert (row["seq"], row["hash"], row["decision_id"]) == (entry.seq, entry.hash, entry.body["decision_id"])
         assert row["bound"] == [entry.body["certificate"]["limits"][0]["bound"]]
-        assert row["feature"] == entry.body["feature"]
+        assert row["feature"] == entry.body["certificate"]["feature"]
         assert json.loads(row["played"]) == entry.body["played"]
     costs = [row["cost"] for row in outcomes.to_pylist()]
     assert costs.count(None) == sum(e.body["cost"] is None for e in log.read() if e.kind == "outcome") > 0

@@ -17,7 +17,6 @@ DECISION = {
     "mode": "shadow",
     "proposed": 4,
     "played": 0,
-    "feature": [0.1, 1 / 3],
     "is_baseline": True,
     "reason": "only-baseline",
     "detail": "",
@@ -66,7 +65,7 @@ def test_a_repeated_request_gets_the_first_decision_back_whatever_its_new_id():
 
 @pytest.mark.parametrize(
     "change",
-    [{"feature": [float("nan")]}, {"step": -1}, {"step": 1.0}, {"is_baseline": 1}, {"extra": 1}, {"decision_id": 7}],
+    [{"certified": float("nan")}, {"step": -1}, {"step": 1.0}, {"is_baseline": 1}, {"extra": 1}, {"decision_id": 7}],
 )
 def test_a_field_of_the_wrong_kind_is_refused(change):
     with pytest.raises(ValidationError):

@@ -1,5 +1,6 @@
 """The Advisor: decisions with certificates for a running system, and a log that can prove and repeat each of them."""
 
+import json
 import math
 import secrets
 import time
@@ -214,7 +215,7 @@ class Advisor(Control):
                 self._recent.pop(id, None)
                 self._take(_fresh(pending.drafts, appended))
                 self._after_outcome()
-        if not fresh and entry.text != pending.drafts[0].text:
+        if not fresh and entry.text != pending.drafts[0].text and entry.body != json.loads(pending.drafts[0].text):
             raise AlreadyRecorded(
                 f"decision {id!r} has another outcome already (entry {entry.seq}): an outcome is counted exactly once, "
                 "and the first stands."

@@ -84,9 +84,9 @@ def _decision(entry: Entry) -> dict[str, Any]:
     proposal = body["proposal"]
     return {
         **_place(entry),
-        **{name: body[name] for name in (*names, "certified", "feature")},
+        **{name: body[name] for name in (*names, "certified")},
         **{name: canonical(body[name]) for name in ("episode", "state", "proposed", "played")},
-        **{name: certificate[name] for name in ("model_hash", "library", "kernel", "data_version")},
+        **{name: certificate[name] for name in ("feature", "model_hash", "library", "kernel", "data_version")},
         **{name: _numbers(limits, name) for name in ("bound", "threshold", "margin", "radius")},
         **{name: _numbers(limits, name) for name in ("baseline_cost", "gate_bound")},
         "origin": limits[0]["origin"],

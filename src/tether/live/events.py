@@ -29,7 +29,7 @@ class Event(BaseModel):
 
 
 class DecisionMade(Event):
-    """A decision left the advisor: what was proposed, what was played, φ of what was played (d,), and the certificate.
+    """A decision left the advisor: what was proposed, what was played, and the certificate, which holds its φ (d,).
 
     `key` is the caller's idempotency key. In shadow mode `played` is a0 and `proposed` what would have been played;
     `proposal` is the certificate of what was proposed, where that was not played. `decided_at` is the advisor's clock,
@@ -46,7 +46,6 @@ class DecisionMade(Event):
     mode: str
     proposed: JsonValue
     played: JsonValue
-    feature: list[FiniteFloat]
     is_baseline: bool
     reason: str
     detail: str

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from tether.agents.checks import check_step
 from tether.errors import InputError, TetherError
@@ -24,7 +25,7 @@ from tether.problem.problem import KnownState, Problem
 from tether.records import Action, Array, CostBound, Decision, Radius, StarAction, State
 
 LOOK_EVERY = 8
-"""Decisions between two looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
+"""Decisions, on average, between two looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
 
 SHORTER = 1.0 - 1e-12
 """Lengths that are cut for the sake of a margin are cut by this much more: rounding goes toward a_0."""
@@ -210,7 +211,6 @@ def _judgment(
         "mode": ledger.mode,
         "proposed": encode_action(played if proposal is None else proposal.action),
         "played": encode_action(played),
-        "feature": list(certificate.feature),
         "is_baseline": certificate.is_baseline,
         "reason": certificate.reason,
         "detail": certificate.detail,
@@ -218,9 +218,15 @@ def _judgment(
         "observed_at": request.observed_at,
         "decided_at": request.now if math.isfinite(request.now) else None,
         "proposal": None if offered is None else offered.to_json(),
-        "certified": None if ledger.ever.decisions % LOOK_EVERY else learner.gate.certified(request.step, known),
+        "certified": learner.gate.certified(request.step, known) if _looks(ledger, request) else None,
     }
     return Judgment(body, certificate, offered, refused)
+
+
+def _looks(ledger: Ledger, request: Request) -> bool:
+    """Whether this decision looks at how much of D(s) is certified: the first does, then one in `LOOK_EVERY`, picked by
+    its id, since many decisions that are made at once see the same ledger."""
+    return ledger.ever.decisions == 0 or crc32(request.id.encode(errors="replace")) % LOOK_EVERY == 0
 
 
 RestsOn = tuple[int, int, str, str]

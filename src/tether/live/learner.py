@@ -109,10 +109,10 @@ class Learner:
     def _learn(self, body: dict[str, Any]) -> None:
         """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
         step, cost, reward = int(body["step"]), body["cost"], body["reward"]
-        feature = checked_feature(body["feature"], self.problem)
+        feature = np.array(body["feature"], dtype=np.float64)  # checked by whoever adds it first
         costs = None if cost is None else np.array(cost, dtype=np.float64)
         if reward is None:
-            self._learn_cost(step, feature, costs)
+            self._learn_cost(step, checked_feature(feature, self.problem), costs)
         else:
             state = self.states.decode(body["state"])
             # at H = 1 nothing follows: next states are logged, but would only fill tables

@@ -30,7 +30,7 @@ def outcome_body(
             f"cost {cost!r:.80} or reward {reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken "
             "sensor? If the cost was not measured, pass None."
         )
-    feature, done, bound = decision["feature"], decision["played"], bounds_of(decision)
+    feature, done, bound = decision["certificate"]["feature"], decision["played"], bounds_of(decision)
     if applied is not None:
         known = looked_up(problem, decision["step"], states.decode(decision["state"]))
         if hasattr(applied, "__len__"):

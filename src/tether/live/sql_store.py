@@ -29,6 +29,9 @@ from tether.live.store import (
 
 T = TypeVar("T")
 
+ROWS_AT_ONCE = 50
+"""Rows that one statement inserts: a statement may have so many parameters only, and each length is prepared anew."""
+
 IDLE_READERS = 4
 """Connections that are kept open for the next read; more may be open while many threads read at once."""
 
@@ -171,10 +174,18 @@ class SqlStore(ABC):
 
     def _insert(self, connection: Any, entries: list[Entry]) -> None:
         """Write rows: the entries, and their keys."""
-        sql = "INSERT INTO {}entries (seq, time, kind, body, keys, previous, hash) VALUES (?, ?, ?, ?, ?, ?, ?)"
-        connection.executemany(self._sql(sql), [row_of(entry) for entry in entries])
-        keys = [(key, entry.seq) for entry in entries for key in entry.unique]
-        connection.executemany(self._sql("INSERT INTO {}keys (key, seq) VALUES (?, ?)"), keys)
+        columns = "entries (seq, time, kind, body, keys, previous, hash)"
+        self._insert_rows(connection, columns, [row_of(entry) for entry in entries])
+        self._insert_rows(connection, "keys (key, seq)", [(key, e.seq) for e in entries for key in e.unique])
+
+    def _insert_rows(self, connection: Any, table: str, rows: list[tuple[Any, ...]]) -> None:
+        """Rows into a table, many with one statement: each step of a statement hands Python's lock to and fro, and
+        the threads that decide want it at the same time."""
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
+            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            values = [value for row in some for value in row]
+            connection.execute(self._sql(f"INSERT INTO {{}}{table} VALUES {places}"), values)
 
     def _found(self, connection: Any, drafts: list[Draft]) -> dict[str, Entry]:
         """Those keys of the drafts that are in the log, with their entries."""

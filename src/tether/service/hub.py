@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from tether.errors import StoreError, TetherError
@@ -22,13 +24,24 @@ class Decided(NamedTuple):
     body: dict[str, Any] | None
 
 
-class Waiting(NamedTuple):
-    """A request whose drafts are on their way to the log: how it ends, and the future of the one who waits for it."""
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A request on its way to the log: its first half, how it ends, and the future of the one who waits for it."""
 
-    pending: Pending
+    begin: Callable[[], Pending]
     finish: Callable[[Pending, list[Appended]], Any]
     fail: Callable[[Pending, StoreError], Any]
     answer: "asyncio.Future[Any]"
+    pending: Pending = Pending(())
+
+    def begun(self) -> bool:
+        """Do the first half; False if it fails, which is then the answer."""
+        try:
+            self.pending = self.begin()
+        except Exception as failure:  # of this request alone: the others of the batch are not to suffer for it
+            self.answer.set_exception(failure)
+            return False
+        return True
 
 
 class Hub:
@@ -50,9 +63,9 @@ class Hub:
 
     async def decide(self, asked: DecisionRequest, key: str | None) -> Decided:
         """A decision, durably logged before it is handed out."""
-        state = wire_state(asked.state)
-        pending = self.advisor.begin_decide(state, asked.step, asked.episode, key=key, observed_at=asked.observed_at)
-        decided: Decided = await self._logged(pending, self._finish_decide, self._fail_decide)
+        state, told = wire_state(asked.state), {"key": key, "observed_at": asked.observed_at}
+        begin = partial(self.advisor.begin_decide, state, asked.step, asked.episode, **told)
+        decided: Decided = await self._logged(begin, self._finish_decide, self._fail_decide)
         return decided
 
     async def record(self, told: OutcomeRequest) -> Recorded:
@@ -61,8 +74,8 @@ class Hub:
         if isinstance(applied, StarActionModel):
             applied = StarAction(applied.ray, applied.length)
         next_state = wire_state(told.next_state)
-        pending = self.advisor.begin_record(told.decision_id, told.reward, told.cost, next_state, applied)
-        recorded: Recorded = await self._logged(pending, self.advisor.finish_record, self._fail_record)
+        begin = partial(self.advisor.begin_record, told.decision_id, told.reward, told.cost, next_state, applied)
+        recorded: Recorded = await self._logged(begin, self.advisor.finish_record, self._fail_record)
         return recorded
 
     def _finish_decide(self, pending: Pending, appended: list[Appended]) -> Decided:
@@ -77,7 +90,7 @@ class Hub:
 
     def _logged(
         self,
-        pending: Pending,
+        begin: Callable[[], Pending],
         finish: Callable[[Pending, list[Appended]], Any],
         fail: Callable[[Pending, StoreError], Any],
     ) -> "asyncio.Future[Any]":
@@ -85,11 +98,14 @@ class Hub:
         loop = asyncio.get_running_loop()
         if not self._gathered:
             loop.call_soon(self._hand_over, loop)
-        self._gathered.append(Waiting(pending, finish, fail, loop.create_future()))
+        self._gathered.append(Waiting(begin, finish, fail, loop.create_future()))
         return self._gathered[-1].answer
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        batch, self._gathered = self._gathered, []
+        """The first half of every request that came in, one after the other, and their drafts to the log."""
+        batch, self._gathered = [each for each in self._gathered if each.begun()], []
+        if not batch:
+            return
         try:
             written = self._commit.submit([draft for each in batch for draft in each.pending.drafts])
         except StoreError as error:

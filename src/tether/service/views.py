@@ -98,7 +98,7 @@ class View:
             row["outcome"] = {name: told[name] for name in ("reward", "cost", "applied")} | {"time": outcome.time}
         return {
             **row,
-            **{name: body[name] for name in ("feature", "certificate", "proposal", "key", "observed_at")},
+            **{name: body[name] for name in ("certificate", "proposal", "key", "observed_at")},
             "entry": {"seq": entry.seq, "time": entry.time, "hash": entry.hash, "previous": entry.previous},
             "outcome_entry": None if outcome is None else {"seq": outcome.seq, "hash": outcome.hash},
         }
