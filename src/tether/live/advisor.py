@@ -2,7 +2,6 @@
 
 import json
 import math
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from tether.live.control import Control
 from tether.live.decisions import AlreadyRecorded, LiveDecision, Recorded, Status, UnknownDecision
 from tether.live.events import decision_key, outcome_key, request_key
 from tether.live.guards import Guards
+from tether.live.ids import new_id
 from tether.live.judge import Judgment, Request, looked_up
 from tether.live.modes import Criteria, Mode
 from tether.live.outcomes import outcome_body
@@ -71,7 +71,7 @@ class Advisor(Control):
         watch: bool = True,
         states: StateCodec | None = None,
         clock: Callable[[], float] = time.time,
-        ids: Callable[[], str] = lambda: secrets.token_hex(16),
+        ids: Callable[[], str] = new_id,
         when_store_fails: Literal["baseline", "refuse"] = "baseline",
         snapshot_every: int = 5000,
         refresh: float | None = 0.25,

@@ -25,7 +25,7 @@ from tether.problem.problem import KnownState, Problem
 from tether.records import Action, Array, CostBound, Decision, Radius, StarAction, State
 
 LOOK_EVERY = 8
-"""Decisions, on average, between two looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
+"""One decision in so many looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
 
 SHORTER = 1.0 - 1e-12
 """Lengths that are cut for the sake of a margin are cut by this much more: rounding goes toward a_0."""

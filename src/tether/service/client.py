@@ -1,6 +1,5 @@
 """A small typed client: decide, record, and what an operator needs. Safe to retry: every request is made repeatable."""
 
-import secrets
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +8,7 @@ import httpx
 from pydantic import ValidationError
 
 from tether.errors import TetherError
+from tether.live.ids import new_id
 from tether.records import Action, StarAction
 from tether.service.models import DecisionAnswer, OutcomeAnswer, StarActionModel
 
@@ -49,7 +49,7 @@ class Client:
     ) -> DecisionAnswer:
         """An action with its certificate. If the log cannot be written, the safe action with `logged` False."""
         body = {"state": state, "step": step, "episode": episode, "observed_at": observed_at}
-        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        headers = {"Idempotency-Key": key or new_id()}
         answer = self._send("POST", "/v1/decisions", body, headers)
         return DecisionAnswer.model_validate(answer)
 

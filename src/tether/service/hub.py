@@ -24,6 +24,9 @@ class Decided(NamedTuple):
     body: dict[str, Any] | None
 
 
+NOT_BEGUN = Pending(())
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     """A request on its way to the log: its first half, how it ends, and the future of the one who waits for it."""
@@ -32,7 +35,7 @@ class Waiting:
     finish: Callable[[Pending, list[Appended]], Any]
     fail: Callable[[Pending, StoreError], Any]
     answer: "asyncio.Future[Any]"
-    pending: Pending = Pending(())
+    pending: Pending = NOT_BEGUN
 
     def begun(self) -> bool:
         """Do the first half; False if it fails, which is then the answer."""
@@ -63,8 +66,8 @@ class Hub:
 
     async def decide(self, asked: DecisionRequest, key: str | None) -> Decided:
         """A decision, durably logged before it is handed out."""
-        state, told = wire_state(asked.state), {"key": key, "observed_at": asked.observed_at}
-        begin = partial(self.advisor.begin_decide, state, asked.step, asked.episode, **told)
+        state, seen = wire_state(asked.state), asked.observed_at
+        begin = partial(self.advisor.begin_decide, state, asked.step, asked.episode, key=key, observed_at=seen)
         decided: Decided = await self._logged(begin, self._finish_decide, self._fail_decide)
         return decided
 
