@@ -1,9 +1,10 @@
-"""Fuzz a running service: requests made up from its OpenAPI description, and bodies that were bent out of shape.
+"""Fuzz a running service and the advisor: requests from the OpenAPI description, bent bodies, calls in odd orders.
 
     python benchmarks/fuzz.py [--requests 100000] [--seed 0]
 
 No answer may be a 5xx, every answer to a decision must carry a valid certificate, callers without a token must change
-nothing, and the log's chain must hold at the end. Half of the requests come from schemathesis, half from here.
+nothing, and the log's chain must hold at the end. Two fifths of the requests are bodies bent here, two fifths come from
+schemathesis, and a fifth are calls of two advisors on one log that fails (tests/live/test_advisor_machine.py).
 """
 
 import argparse
@@ -17,10 +18,14 @@ from pathlib import Path
 import numpy as np
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "service"))
 from service_app import new_advisor, serving, tokens_of_every_kind
 
+from live.test_advisor_machine import AdvisorMachine
+from tether.live.advisor import Advisor
 from tether.live.certificate import Certificate
 from tether.live.chain import verify_store
 
@@ -108,6 +113,27 @@ def from_here(client, count, headers, store, tally, number):
         tally.look(path, "POST", response)
 
 
+def against_the_advisor(count, tally, number):
+    """At least so many calls of `decide` and `record`, in whatever order hypothesis thinks of; the machine asserts."""
+    plain = Advisor.decide, Advisor.record
+
+    def counted(call):
+        def asked(*args, **named):
+            tally.statuses["advisor"] += 1
+            return call(*args, **named)
+
+        return asked
+
+    Advisor.decide, Advisor.record = map(counted, plain)
+    how = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+    try:
+        while tally.statuses["advisor"] < count:
+            machine = seed(number + tally.statuses["advisor"])(AdvisorMachine)
+            run_state_machine_as_test(machine, settings=settings(max_examples=50, stateful_step_count=50, **how))
+    finally:
+        Advisor.decide, Advisor.record = plain
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=100_000)
@@ -120,12 +146,13 @@ def main():
 
         headers["all"] = "Bearer " + add_token(Path(folder) / "tokens.json", "all", ROLES, None)
         with serving(advisor, tokens="tokens.json", folder=Path(folder)) as client:
-            from_here(client, args.requests // 2, headers, advisor.store, tally, args.seed)
-            from_the_description(client, args.requests // 2, headers["all"], tally, args.seed)
+            from_here(client, 2 * args.requests // 5, headers, advisor.store, tally, args.seed)
+            from_the_description(client, 2 * args.requests // 5, headers["all"], tally, args.seed)
             fault = verify_store(advisor.store).fault
             flying = advisor._in_flight
-    asked = sum(tally.statuses.values())
-    print(f"{asked} requests in {time.perf_counter() - began:.0f} s: {dict(sorted(tally.statuses.items()))}")
+    against_the_advisor(args.requests - sum(tally.statuses.values()), tally, args.seed)
+    counts = {str(status): number for status, number in sorted(tally.statuses.items(), key=str)}
+    print(f"{sum(counts.values())} requests in {time.perf_counter() - began:.0f} s: {counts}")
     print(f"{len(tally.wrong)} wrong answers; {flying} requests left half done; the chain: {fault or 'holds'}")
     for each in tally.wrong[:10]:
         print("  ", each)

@@ -135,12 +135,16 @@ class RslucbQvi(SlucbQvi):
         )
         return self._drawn(choice, plan.mixture[step, :rows])
 
+    def _toss(self) -> float:
+        """A number in [0, 1) for the next draw."""
+        return float(self.rng.random())
+
     def _drawn(self, choice: Choice, probabilities: Array) -> Choice:
         """Draw the action: one number from the agent's own stream, whatever the mixture."""
         if choice.reason == ENDED:
             return choice  # nothing is played here: a refused question leaves the coin alone
         actions = choice.actions
-        row = int(draw_row(probabilities, actions.baseline, self.rng.random()))
+        row = int(draw_row(probabilities, actions.baseline, self._toss()))
         mixture = mixture_of(actions, probabilities.copy())
         return choice._replace(row=row, length=0.0 if row < 0 else 1.0, mixture=mixture)
 

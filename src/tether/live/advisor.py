@@ -5,20 +5,29 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tether.agents.slucb_qvi import SlucbConfig
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.control import Control
-from tether.live.decisions import AlreadyRecorded, LiveDecision, Recorded, Status, UnknownDecision
+from tether.live.decisions import (
+    AlreadyRecorded,
+    LiveDecision,
+    Recorded,
+    Status,
+    UnknownDecision,
+    check_names,
+    check_same,
+)
 from tether.live.events import decision_key, outcome_key, request_key
 from tether.live.guards import Guards
 from tether.live.ids import new_id
-from tether.live.judge import Judgment, Request, looked_up
+from tether.live.judge import Request, looked_up
+from tether.live.live_agent import Algorithm
 from tether.live.modes import Criteria, Mode
 from tether.live.outcomes import outcome_body
+from tether.live.pending import Pending, drafts_of, fresh_entries
 from tether.live.states import StateCodec, encode_action
 from tether.live.store import Appended, Draft, Entry, Store
 from tether.problem.problem import Problem
@@ -28,22 +37,15 @@ REMEMBERED = 2000
 """Decisions kept at hand for their outcomes; older ones are found in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Drafts on their way to the log: append them in one batch, then call `finish_decide` or `finish_record`."""
-
-    drafts: tuple[Draft, ...]
-    request: Request | None = None
-    judgment: Judgment | None = None
-
-
 class Advisor(Control):
     """Tether in front of a running system: `decide`, play the action, `record` what was seen.
 
     Attributes of the constructor:
         problem: what the learner is told.
         store: None keeps the log in memory, a path is an SQLite file, `postgresql://…` a server; or any `Store`.
-        config: of SLUCB-QVI; the log's own, or the default for live use, unless given.
+        config: of the algorithm; the log's own, or the default for live use, unless given.
+        algorithm: "slucb-qvi", or "rslucb-qvi", which draws from mixtures whose *expected* cost is bounded and needs no
+            star-convex sets; the log's own, or the first, unless given.
         mode: of a *new* log; anything but "shadow" must meet `criteria` at once. An existing log's mode stands.
         guards: limits beside the theorem's; the log's own unless given.
         criteria: what `promote` asks for unless told otherwise.
@@ -65,6 +67,7 @@ class Advisor(Control):
         store: str | Path | Store | None = None,
         *,
         config: SlucbConfig | None = None,
+        algorithm: Algorithm | None = None,
         mode: Mode = "shadow",
         guards: Guards | None = None,
         criteria: Criteria | None = None,
@@ -80,7 +83,7 @@ class Advisor(Control):
             raise InputError(f"when_store_fails is 'baseline' or 'refuse', not {when_store_fails!r}.")
         self._clock, self._ids, self._when_store_fails = clock, ids, when_store_fails
         self._recent: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._start(problem, store, config, guards, criteria, watch, states, snapshot_every, refresh)
+        self._start(problem, store, config, algorithm, guards, criteria, watch, states, snapshot_every, refresh)
         if self._is_new and mode != "shadow":
             self.promote(mode, by="Advisor(mode=...)", why="the mode that a new log was started with")
 
@@ -118,7 +121,7 @@ class Advisor(Control):
         observed_at: float | None = None,
     ) -> Pending:
         """The first half of `decide`, for callers that write to the log themselves (group commit, asyncio)."""
-        _check_names(key, episode)
+        check_names(key, episode)
         if observed_at is not None and not (isinstance(observed_at, int | float) and math.isfinite(observed_at)):
             raise InputError(f"observed_at must be seconds since 1970, or None, but is {observed_at!r}.")
         seen = None if observed_at is None else float(observed_at)
@@ -128,7 +131,7 @@ class Advisor(Control):
         with self._lock:
             self._look_around()
             judgment = self._replica.judge(request)
-        pending = Pending(_drafts(judgment, request), request, judgment)
+        pending = Pending(drafts_of(judgment, request), request, judgment)
         with self._lock:
             self._in_flight += 1
         return pending
@@ -140,10 +143,10 @@ class Advisor(Control):
             raise InputError("finish_decide needs what begin_decide returned, not the first half of a record.")
         with self._lock:
             self._in_flight -= 1
-            self._take(_fresh(pending.drafts, appended))
+            self._take(fresh_entries(pending.drafts, appended))
             self._remember(last.entry.body)
         if not last.fresh:
-            _check_same(last.entry.body, request.logged_state, request.step, request.episode)
+            check_same(last.entry.body, request.logged_state, request.step, request.episode)
             return LiveDecision.from_body(last.entry.body, self.states, last.entry.seq)
         return LiveDecision.made_of(*judgment[:3], request.state, last.entry.seq)
 
@@ -162,8 +165,15 @@ class Advisor(Control):
         known = looked_up(self.problem, request.step, request.state)
         certificate = self._baseline_certificate(known, request.step, "not-logged", str(error))
         safe = encode_action(known.actions.action(-1, 0.0))
-        plain = {"decision_id": "", "played": safe, "proposed": safe, "proposal": None, "is_baseline": True}
-        words = {"certificate": certificate.to_json(), "reason": "not-logged", "detail": str(error)}
+        plain = {
+            "decision_id": "",
+            "played": safe,
+            "proposed": safe,
+            "proposal": None,
+            "is_baseline": True,
+            "drawn": None,
+        }
+        words = {"certificate": certificate.to_json(), "reason": "not-logged", "detail": str(error), "drawn": None}
         return LiveDecision.from_body({**body, **plain, **words}, self.states, 0)
 
     def record(
@@ -213,7 +223,7 @@ class Advisor(Control):
             self._in_flight -= 1
             if fresh:
                 self._recent.pop(id, None)
-                self._take(_fresh(pending.drafts, appended))
+                self._take(fresh_entries(pending.drafts, appended))
                 self._after_outcome()
         if not fresh and entry.text != pending.drafts[0].text and entry.body != json.loads(pending.drafts[0].text):
             raise AlreadyRecorded(
@@ -237,14 +247,14 @@ class Advisor(Control):
         """The decision that this key got before, if any. A log that cannot be read is noticed when it is written."""
         if key is None:
             return None
-        _check_names(key, episode)
+        check_names(key, episode)
         try:
             entry = self._store.find(request_key(key))
         except StoreError:
             return None
         if entry is None:
             return None
-        _check_same(entry.body, self.states.encode(state), step, episode)
+        check_same(entry.body, self.states.encode(state), step, episode)
         return LiveDecision.from_body(entry.body, self.states, entry.seq)
 
     def _decision(self, id: str) -> dict[str, Any]:
@@ -267,35 +277,3 @@ class Advisor(Control):
         self._recent[body["decision_id"]] = body
         if len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
-
-
-def _drafts(judgment: Judgment, request: Request) -> tuple[Draft, ...]:
-    """The decision for the log, after the gate's refusal if there was one."""
-    keys = () if request.key is None else (request_key(request.key),)
-    decision = Draft("decision", judgment.body, (*keys, decision_key(request.id)))
-    return (decision,) if judgment.refused is None else (judgment.refused.draft(), decision)
-
-
-def _fresh(drafts: tuple[Draft, ...], appended: list[Appended]) -> list[Entry]:
-    """The entries that were written now. Their bodies are the drafts', which spares reading them back from JSON."""
-    entries = []
-    for draft, (entry, fresh) in zip(drafts, appended, strict=True):
-        if fresh:
-            entry.__dict__.setdefault("body", draft.body)
-            entries.append(entry)
-    return entries
-
-
-def _check_names(key: object, episode: object) -> None:
-    if key is not None and not (isinstance(key, str) and 1 <= len(key) <= 400):
-        raise InputError(f"key must be a string of 1 to 400 characters, or None, but is {key!r:.80}.")
-    if episode is not None and (not isinstance(episode, str | int) or isinstance(episode, bool)):
-        raise InputError(f"episode must be a string, an integer or None, but is {episode!r:.80}.")
-
-
-def _check_same(body: dict[str, Any], state: Any, step: int, episode: str | int | None) -> None:
-    if (body["state"], body["step"], body["episode"]) != (state, step, episode):
-        raise InputError(
-            f"key {body['key']!r} was used for another request (state {body['state']!r:.80}, step {body['step']}, "
-            f"episode {body['episode']!r}): use a new key for a new request."
-        )

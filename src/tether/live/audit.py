@@ -67,7 +67,8 @@ def recomputed(
     if settings is None:
         return
     config = SlucbConfig(**settings["config"])
-    replica = Replica(problem, config, genesis_of(store.identity()), watch=settings["watch"], states=states)
+    how = {"algorithm": settings["algorithm"], "watch": settings["watch"], "states": states}
+    replica = Replica(problem, config, genesis_of(store.identity()), **how)
     waiting: dict[int, list[int]] = defaultdict(list)
     for entry in entries_of(store):
         if entry.kind == "decision":

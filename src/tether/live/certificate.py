@@ -44,6 +44,9 @@ class Limit:
 class Certificate:
     """Why an action may be played: φ (d,), a bound per constraint, and what the bounds rest on.
 
+    If the action was drawn, `mixture` holds (candidate, probability) of all that could have been but a_0, which has the
+    rest; φ is then the mean over it, and the bounds are on the expected cost.
+
     `seq` and `head` name the entry of the log up to which outcomes were used, `data_version` counts those outcomes,
     `model_hash` is a hash of the numbers that the decision was computed from.
     """
@@ -57,6 +60,7 @@ class Certificate:
     seq: int
     head: str
     model_hash: str
+    mixture: tuple[tuple[int, float], ...] | None = None
     kernel: str = KERNEL
     library: str = __version__
     numpy: str = np.__version__
@@ -108,6 +112,7 @@ class Certificate:
             "seq": self.seq,
             "head": self.head,
             "model_hash": self.model_hash,
+            "mixture": None if self.mixture is None else [list(part) for part in self.mixture],
             "kernel": self.kernel,
             "library": self.library,
             "numpy": self.numpy,
@@ -128,7 +133,8 @@ class Certificate:
             )
             for entry in value["limits"]
         )
-        return cls(**{**value, "feature": tuple(value["feature"]), "limits": limits})
+        mixture = None if value["mixture"] is None else tuple((int(row), float(p)) for row, p in value["mixture"])
+        return cls(**{**value, "feature": tuple(value["feature"]), "limits": limits, "mixture": mixture})
 
     def because(self, reason: str, detail: str) -> Self:
         """The same evidence with another reason."""

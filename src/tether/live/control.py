@@ -19,6 +19,7 @@ from tether.live.decisions import Status
 from tether.live.events import AlarmReset, Configured, Event, ModeChanged, Resumed, Stopped, Tripped
 from tether.live.guards import Guards
 from tether.live.learner import live_config
+from tether.live.live_agent import ALGORITHMS, Algorithm
 from tether.live.modes import Criteria, Mode, PromotionRefused, rank, unmet
 from tether.live.replica import Replica, load, settings_of
 from tether.live.states import StateCodec
@@ -36,6 +37,7 @@ class Control:
         problem: Problem,
         store: str | Path | Store | None,
         config: SlucbConfig | None,
+        algorithm: Algorithm | None,
         guards: Guards | None,
         criteria: Criteria | None,
         watch: bool,
@@ -53,10 +55,14 @@ class Control:
         self._store = open_store(store)
         told = settings_of(self._store)
         self._is_new = told is None
+        chosen: Algorithm = algorithm or ("slucb-qvi" if told is None else told["algorithm"])
+        if chosen not in ALGORITHMS:
+            raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, but is {chosen!r}.")
         if config is None:
-            config = live_config(problem) if told is None else SlucbConfig(**told["config"])
+            config = live_config(problem, chosen) if told is None else SlucbConfig(**told["config"])
         settings: dict[str, Any] = {
             "problem": fingerprint(problem),
+            "algorithm": chosen,
             "config": asdict(config),
             "watch": watch,
             "library": __version__,
@@ -65,7 +71,8 @@ class Control:
         }
         if told is not None:
             _check_settings(told, settings)
-        self._replica: Replica = load(self._store, problem, config, watch=watch, states=self.states)
+        how: dict[str, Any] = {"algorithm": chosen, "watch": watch, "states": self.states}
+        self._replica: Replica = load(self._store, problem, config, **how)
         wanted = guards or self._replica.ledger.guards
         current = self._replica.ledger.settings
         if current is None or {**current, **settings, "guards": wanted.to_json()} != current:
@@ -271,7 +278,7 @@ def _name(text: str) -> str:
 
 def _check_settings(told: dict[str, Any], settings: dict[str, Any]) -> None:
     """A log belongs to one problem and one configuration: its data certify nothing elsewhere."""
-    for part in ("problem", "config", "watch"):
+    for part in ("problem", "algorithm", "config", "watch"):
         if told[part] != settings[part]:
             raise InputError(
                 f"this log was started with another {part}: {told[part]}, not {settings[part]}. Use the same, or start "

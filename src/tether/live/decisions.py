@@ -42,11 +42,12 @@ class LiveDecision:
     certified: float | None
     seq: int
     logged: bool
+    drawn: tuple[float, ...] | None = None
 
     @property
     def feature(self) -> tuple[float, ...]:
-        """φ of the action (d,)."""
-        return self.certificate.feature
+        """φ of the action (d,); the certificate's own is a mean, if the action was drawn from a mixture."""
+        return self.certificate.feature if self.drawn is None else self.drawn
 
     @classmethod
     def from_body(cls, body: dict[str, Any], states: StateCodec, seq: int) -> Self:
@@ -77,6 +78,7 @@ class LiveDecision:
             certified=body["certified"],
             seq=seq,
             logged=seq > 0,
+            drawn=None if body["drawn"] is None else tuple(body["drawn"]),
         )
 
 
@@ -113,3 +115,20 @@ class Status:
     certified: float
     unsynced: int
     store_error: str
+
+
+def check_names(key: object, episode: object) -> None:
+    """Refuse a key or an episode that no log could hold."""
+    if key is not None and not (isinstance(key, str) and 1 <= len(key) <= 400):
+        raise InputError(f"key must be a string of 1 to 400 characters, or None, but is {key!r:.80}.")
+    if episode is not None and (not isinstance(episode, str | int) or isinstance(episode, bool)):
+        raise InputError(f"episode must be a string, an integer or None, but is {episode!r:.80}.")
+
+
+def check_same(body: dict[str, Any], state: Any, step: int, episode: str | int | None) -> None:
+    """Refuse a key that a logged decision got for another question."""
+    if (body["state"], body["step"], body["episode"]) != (state, step, episode):
+        raise InputError(
+            f"key {body['key']!r} was used for another request (state {body['state']!r:.80}, step {body['step']}, "
+            f"episode {body['episode']!r}): use a new key for a new request."
+        )

@@ -33,7 +33,8 @@ class DecisionMade(Event):
 
     `key` is the caller's idempotency key. In shadow mode `played` is a0 and `proposed` what would have been played;
     `proposal` is the certificate of what was proposed, where that was not played. `decided_at` is the advisor's clock,
-    `certified` the share of D(s) that is certified.
+    `certified` the share of D(s) that is certified. Where the certificate speaks of a mixture, `drawn` is φ (d,) of the
+    action that was drawn from it.
     """
 
     kind: ClassVar[str] = "decision"
@@ -54,6 +55,7 @@ class DecisionMade(Event):
     decided_at: FiniteFloat | None = None
     proposal: dict[str, JsonValue] | None = None
     certified: FiniteFloat | None = None
+    drawn: list[FiniteFloat] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """One entry per decision, and one per idempotency key. The key comes first: a repeat gets the old decision."""
@@ -167,6 +169,7 @@ class Configured(Event):
     kind: ClassVar[str] = "configured"
 
     problem: dict[str, JsonValue]
+    algorithm: str
     config: dict[str, JsonValue]
     guards: dict[str, JsonValue]
     watch: bool

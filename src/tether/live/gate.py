@@ -29,12 +29,29 @@ from tether.live.gate_model import (
     plain_bounds,
     solve,
 )
+from tether.live.mixed import Drawn, not_drawn, weights_of
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import KnownState
 from tether.records import Action, Array, CostBound, StarAction
 
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
+
+
+MIXED = 1e-6
+"""Certificates enlarge a mixture's width by up to √1e-13 of the widths of its parts; the gate allows thrice that."""
+
+
+class Point(NamedTuple):
+    """Where a bound is examined: φ = f + Σ shares·(ends − f) (d,), shares (n,) of ends (n, d); n = 1 unless mixed.
+
+    `rounding` is the part of its ends' widths by which the width of φ may have been rounded up.
+    """
+
+    feature: Array
+    shares: Array
+    ends: Array
+    rounding: float = 0.0
 
 
 class Verdict(NamedTuple):
@@ -80,12 +97,21 @@ class Gate:
         self._solved.pop(stage, None)
 
     def check(
-        self, step: int, known: KnownState, action: Action, feature: Array, evidence: tuple[CostBound, ...]
+        self,
+        step: int,
+        known: KnownState,
+        action: Action,
+        feature: Array,
+        evidence: tuple[CostBound, ...],
+        drawn: Drawn | None = None,
     ) -> Verdict:
-        """Whether this action, with this feature (d,) and this evidence, may leave."""
+        """Whether this action, with this feature (d,) and this evidence, may leave. If it was drawn from a mixture, the
+        evidence is on the expected cost, so it is the mixture that is examined."""
         nothing = (inf,) * len(evidence)
         why = _not_in(known, action, feature)
-        if why or is_safe_action(known, action):
+        if not why and drawn is not None:
+            why = not_drawn(known.actions, _row_of(known, action), drawn)
+        if why or (drawn is None and is_safe_action(known, action)):
             return Verdict(why, nothing, nothing)
         if len(evidence) != len(self.terms.threshold):
             return Verdict(f"{len(evidence)} bounds for {len(self.terms.threshold)} constraints", nothing, nothing)
@@ -96,8 +122,9 @@ class Gate:
         if model is None:
             return Verdict("the sums are not finite, or A is not at least λI", nothing, nothing)
         bounds, doubts, found = [], [], []
+        point = _point_of(known, action, feature, drawn)
         for j, shown in enumerate(evidence):
-            why, bound, doubt = self._examine(model, step, known, action, feature, j, shown)
+            why, bound, doubt = self._examine(model, step, known, point, j, shown)
             bounds.append(bound)
             doubts.append(doubt)
             found += [f"constraint {j}: {why}"] if why else []
@@ -137,7 +164,7 @@ class Gate:
         return declared, rows @ terms.known_gamma[step, j] + upper[1:]
 
     def _examine(
-        self, model: Model, step: int, known: KnownState, action: Action, x: Array, j: int, shown: CostBound
+        self, model: Model, step: int, known: KnownState, point: Point, j: int, shown: CostBound
     ) -> tuple[str, float, float]:
         """(why not, the gate's bound, its rounding) for one constraint."""
         tau, radius = float(self.terms.threshold[j]), model.radii[j]
@@ -145,7 +172,7 @@ class Gate:
             return f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}", inf, inf
         if not shown.radius.value >= radius:
             return f"its radius {shown.radius.value:.6g} is smaller than the least valid one, {radius:.6g}", inf, inf
-        shape = self._shape(model, step, known, action, x, j)
+        shape = self._shape(model, step, known, point, j)
         own, _ = bound_at(model, shape, j, radius)
         same, doubt = bound_at(model, shape, j, shown.radius.value)
         if not (isfinite(own) and isfinite(same) and isfinite(shown.bound) and isfinite(doubt)):
@@ -164,20 +191,23 @@ class Gate:
             return f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}", own, doubt
         return "", own, doubt
 
-    def _shape(self, model: Model, step: int, known: KnownState, action: Action, x: Array, j: int) -> Geometry:
-        """What the bound at φ = x (d,) is made of, for one constraint."""
-        terms, declared = self.terms, float(known.baseline_cost[step, j])
+    def _shape(self, model: Model, step: int, known: KnownState, point: Point, j: int) -> Geometry:
+        """What the bound at a point is made of, for one constraint."""
+        terms, f, declared = self.terms, known.actions.phi_0, float(known.baseline_cost[step, j])
         if terms.conditioning == "state":
-            return conditioned(model, x, known.actions.phi_0, declared, j, terms.reduces)
-        end = known.actions.endpoints[action.ray] if isinstance(action, StarAction) else x
-        if terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
-            ends = plain(model, end, j).norm + plain(model, known.actions.phi_0, j).norm
-            return plain(model, x, j)._replace(norm=ends)
-        # c(f) is a known fact, and c is linear along a ray: (1 − α) τ_s + α (bound at its end)
-        length = action.length if isinstance(action, StarAction) else 1.0
-        shape = plain(model, end @ terms.basis, j)
-        mean = declared + length * (float(terms.known_gamma[step, j] @ end) + shape.mean - declared)
-        return Geometry(mean, *(length * part for part in shape[1:]))
+            shape = conditioned(model, point.feature, f, declared, j, terms.reduces)
+        elif terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
+            ends = sum(plain(model, end, j).norm for end in (*point.ends, f))
+            shape = plain(model, point.feature, j)._replace(norm=ends)
+        else:  # c(f) is a known fact, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
+            away = point.shares @ point.ends
+            shape = plain(model, away @ terms.basis, j)
+            known_part = declared * (1.0 - float(point.shares.sum())) + float(terms.known_gamma[step, j] @ away)
+            shape = shape._replace(mean=known_part + shape.mean)
+        if not point.rounding:
+            return shape
+        widths = np.sqrt(np.square((point.ends @ terms.basis) @ model.whitener).sum(axis=1))
+        return shape._replace(wider=shape.wider + point.rounding * float(point.shares @ widths))
 
     def _model(self, step: int) -> Model | None:
         """The stage of a step, solved once per observation."""
@@ -187,6 +217,23 @@ class Gate:
         if solved is None or solved[0] != count:
             solved = self._solved[stage] = (count, solve(self.terms, self.gram[stage], self.moment[stage], count))
         return solved[1]
+
+
+def _row_of(known: KnownState, action: Action) -> int:
+    """The candidate that an action is, -1 for a_0."""
+    row = action.ray if isinstance(action, StarAction) else int(action)
+    return -1 if row == known.actions.baseline else row
+
+
+def _point_of(known: KnownState, action: Action, feature: Array, drawn: Drawn | None) -> Point:
+    """What the evidence speaks of: the action, or the mixture that it was drawn from."""
+    if drawn is None:
+        if isinstance(action, StarAction):
+            return Point(feature, np.array([action.length]), known.actions.endpoints[[action.ray]])
+        return Point(feature, np.ones(1), feature[None])
+    weights = weights_of(known.actions, drawn.mixture.probabilities)
+    rows = np.flatnonzero(weights)
+    return Point(drawn.mixture.mean_feature, weights[rows], known.actions.endpoints[rows], MIXED)
 
 
 def is_safe_action(known: KnownState, action: Action) -> bool:

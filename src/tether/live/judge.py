@@ -6,7 +6,7 @@ gate, and then, for what the gate let through, shadow mode, margin, rate and bud
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -18,17 +18,15 @@ from tether.live.gate import Verdict
 from tether.live.guards import over_budget, over_rate, stale
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
+from tether.live.mixed import Drawn, parts_of
+from tether.live.proposal import Proposal, coin_of, proposal_of, with_margin
 from tether.live.states import encode_action
 from tether.live.store import Head
-from tether.problem.action_sets import feature_of
 from tether.problem.problem import KnownState, Problem
-from tether.records import Action, Array, CostBound, Decision, Radius, StarAction, State
+from tether.records import Radius, State
 
 LOOK_EVERY = 8
 """One decision in so many looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
-
-SHORTER = 1.0 - 1e-12
-"""Lengths that are cut for the sake of a margin are cut by this much more: rounding goes toward a_0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +41,6 @@ class Request:
     logged_state: Any
     observed_at: float | None
     now: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """What the learner wants to play, with its evidence."""
-
-    action: Action
-    feature: Array
-    evidence: tuple[CostBound, ...]
-    is_baseline: bool
-    reason: str
-    detail: str
 
 
 class Judgment(NamedTuple):
@@ -105,20 +91,16 @@ def _examined(
     learner: Learner, ledger: Ledger, known: KnownState, request: Request
 ) -> tuple[Proposal, Verdict | None, tuple[str, str]]:
     """The learner's proposal, cut for its margin in guarded mode, the gate's verdict, and what speaks against it."""
-    proposal, objection = _proposal(learner.propose(request.step, request.state, known)), ("", "")
+    coin = coin_of(request.id)
+    proposal, objection = proposal_of(learner.propose(request.step, request.state, known, coin)), ("", "")
     if proposal.is_baseline:
         return proposal, None, objection
     if ledger.mode == "guarded":
-        proposal, short = with_margin(proposal, known, request.step, learner.problem, ledger.guards.margin_share)
+        proposal, short = with_margin(proposal, known, request.step, learner.problem, ledger.guards.margin_share, coin)
         objection = ("margin", short) if short else objection
-    verdict = learner.gate.check(request.step, known, proposal.action, proposal.feature, proposal.evidence)
+    drawn = None if proposal.mixture is None else Drawn(proposal.mixture, coin)
+    verdict = learner.gate.check(request.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
     return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection
-
-
-def _proposal(decision: Decision) -> Proposal:
-    return Proposal(
-        decision.action, decision.feature, decision.evidence, decision.is_baseline, decision.reason, decision.detail
-    )
 
 
 def _first_objection(
@@ -148,38 +130,6 @@ def _first_objection(
     return ("budget", budget) if budget else ("", "")
 
 
-def with_margin(
-    proposal: Proposal, known: KnownState, step: int, problem: Problem, share: float
-) -> tuple[Proposal, str]:
-    """A proposal that leaves `share` of the gap unused: on a ray cut shorter, else with the reason why it does not.
-
-    bound((1−α)f + αx) is affine in α where τ_s is known (THEORY section 2), so the cut has a closed form.
-    """
-    keep = 1.0
-    for j, shown in enumerate(proposal.evidence):
-        declared = float(known.baseline_cost[step, j])
-        gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
-        if not gap > 0.0:
-            return proposal, f"the gap under τ of constraint {j} is unknown: give Problem baseline_cost or gap_floor"
-        if shown.margin >= share * gap:
-            continue
-        if not (isinstance(proposal.action, StarAction) and math.isfinite(declared)):
-            return proposal, f"the margin {shown.margin:.4g} of constraint {j} is under {share:g} of the gap {gap:.4g}"
-        keep = min(keep, (1.0 - share) * gap / (shown.bound - declared))
-    if keep == 1.0 or not isinstance(proposal.action, StarAction):
-        return proposal, ""
-    action = StarAction(proposal.action.ray, proposal.action.length * keep * SHORTER)
-    kept = action.length / proposal.action.length
-    evidence = tuple(
-        replace(shown, bound=shown.baseline_cost + (shown.bound - shown.baseline_cost) * kept)
-        for shown in proposal.evidence
-    )
-    cut = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
-    return replace(
-        proposal, action=action, feature=feature_of(known.actions, action), evidence=evidence, detail=cut
-    ), ""
-
-
 def _judgment(
     learner: Learner,
     ledger: Ledger,
@@ -192,7 +142,7 @@ def _judgment(
 ) -> Judgment:
     """The body that the log gets: certificates of what is played, and of what was proposed if that is not the same."""
     rests_on = (learner.version, *head, learner.model_hash(request.step))
-    offered = None if proposal is None or verdict is None else _offered(proposal, verdict, objection, rests_on)
+    offered = None if proposal is None or verdict is None else _offered(known, proposal, verdict, objection, rests_on)
     if offered is not None and proposal is not None and not objection[0]:
         certificate, played = offered, proposal.action
     else:
@@ -219,6 +169,7 @@ def _judgment(
         "decided_at": request.now if math.isfinite(request.now) else None,
         "proposal": None if offered is None else offered.to_json(),
         "certified": learner.gate.certified(request.step, known) if _looks(ledger, request) else None,
+        "drawn": None if proposal is None or certificate.mixture is None else proposal.feature.tolist(),
     }
     return Judgment(body, certificate, offered, refused)
 
@@ -233,11 +184,17 @@ RestsOn = tuple[int, int, str, str]
 """What a certificate rests on: data version, seq and hash of the log, model hash."""
 
 
-def _offered(proposal: Proposal, verdict: Verdict, objection: tuple[str, str], rests_on: RestsOn) -> Certificate:
+def _offered(
+    known: KnownState, proposal: Proposal, verdict: Verdict, objection: tuple[str, str], rests_on: RestsOn
+) -> Certificate:
     """The certificate of what was proposed, with the gate's bounds."""
     limits = tuple(Limit.of(shown, own) for shown, own in zip(proposal.evidence, verdict.bounds, strict=True))
     reason, detail = objection if objection[0] else (proposal.reason, proposal.detail)
-    return Certificate(tuple(proposal.feature.tolist()), limits, False, reason, detail, *rests_on)
+    mixture = proposal.mixture
+    if mixture is None:
+        return Certificate(tuple(proposal.feature.tolist()), limits, False, reason, detail, *rests_on)
+    feature = tuple(mixture.mean_feature.tolist())
+    return Certificate(feature, limits, False, reason, detail, *rests_on, mixture=parts_of(known.actions, mixture))
 
 
 def _of_the_safe_action(

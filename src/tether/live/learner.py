@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.agents.checks import checked_feature
+from tether.agents.checks import check_step, checked_feature
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
@@ -22,7 +22,7 @@ from tether.learning.safe_sets import ALL, STATE
 from tether.learning.statistics import observe
 from tether.live.gate import Gate
 from tether.live.gate_model import Terms
-from tether.live.live_agent import LiveAgent
+from tether.live.live_agent import Algorithm, LiveAgent, LiveMixer, live_agent
 from tether.live.states import StateCodec
 from tether.live.store import Entry
 from tether.problem.problem import KnownState, Problem
@@ -33,11 +33,14 @@ MOST_KNOWN = 4096
 """States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
 
 
-def live_config(problem: Problem) -> SlucbConfig:
+def live_config(problem: Problem, algorithm: Algorithm = "slucb-qvi") -> SlucbConfig:
     """The default for live use: at H = 1 a plan is one regression and made after every outcome; else it is made rarely.
 
-    Where states are not listed, next states are kept lean, unless a snapshot could not bring them back from their keys.
+    Where states are not listed, next states are kept lean, unless a snapshot could not bring them back from their keys,
+    or mixtures are planned, which needs tables.
     """
+    if algorithm == "rslucb-qvi":
+        return SlucbConfig(explorer="plain", value_radius="unseen", value_ridge="cost", replan="on-doubling")
     if problem.horizon == 1:
         return SlucbConfig(replan="every-episode")
     if problem.states is not None or (problem.key is not None and problem.state_of is None):
@@ -57,12 +60,13 @@ class Learner:
         problem: Problem,
         config: SlucbConfig | None = None,
         *,
+        algorithm: Algorithm = "slucb-qvi",
         watch: bool = True,
         states: StateCodec | None = None,
     ) -> None:
-        self.problem, self.config = problem, config or live_config(problem)
-        self.states = states or StateCodec()
-        self.agent = LiveAgent(problem, self.config)
+        self.problem, self.config = problem, config or live_config(problem, algorithm)
+        self.algorithm, self.states = algorithm, states or StateCodec()
+        self.agent: LiveAgent | LiveMixer = live_agent(algorithm)(problem, self.config)
         if watch:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
@@ -71,7 +75,7 @@ class Learner:
         self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
         self._known: dict[int, KnownState] = {}
-        told = {"config": asdict(self.config), "problem": fingerprint(problem)}
+        told = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
         self._told = json.dumps(told, sort_keys=True).encode()
 
     @property
@@ -152,14 +156,16 @@ class Learner:
             known = self._known[state] = self.problem.look_up(state)
         return known
 
-    def propose(self, step: int, state: State, known: KnownState | None = None) -> Decision:
+    def propose(self, step: int, state: State, known: KnownState | None = None, coin: float = 0.0) -> Decision:
         """The learner's choice with its evidence, from everything applied so far. Changes nothing.
 
-        `known` is what the problem says about the state, if it was looked up already.
+        `known` is what the problem says about the state, if it was looked up already; `coin` in [0, 1) draws the action
+        where the learner mixes.
         """
         if known is None:
-            return self.agent.propose(step, state)
-        return self.agent.propose_at(step, state, known)
+            check_step(step, self.problem.horizon)
+            known = self.look_up(state)
+        return self.agent.propose_at(step, state, known, coin)
 
     def prepare(self, step: int) -> None:
         """Solve and hash now what the next decision at this step would need, and keep it: it changes no number."""
@@ -198,14 +204,20 @@ class Learner:
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, problem: Problem, config: SlucbConfig | None = None, *, states: StateCodec | None = None
+        cls,
+        data: bytes,
+        problem: Problem,
+        config: SlucbConfig | None = None,
+        *,
+        algorithm: Algorithm = "slucb-qvi",
+        states: StateCodec | None = None,
     ) -> Self:
         """The learner as it was. Bytes of another problem, configuration or format are refused."""
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as packed:
                 files = {name: packed.read(name) for name in packed.namelist()}
             header = json.loads(files["learner.json"])
-            learner = cls(problem, config, watch=bool(header["watch"]), states=states)
+            learner = cls(problem, config, algorithm=algorithm, watch=bool(header["watch"]), states=states)
             if header["format"] != FORMAT or header["told"] != learner._told.decode():
                 raise StateFileError("the snapshot is of another problem, configuration or format.")
             learner._take(files, header)
@@ -218,7 +230,7 @@ class Learner:
             path = Path(folder) / "agent"
             inner = {name.removeprefix("agent/"): data for name, data in files.items() if name.startswith("agent/")}
             path.write_bytes(_packed(inner))
-            self.agent = LiveAgent.restore(path, self.problem)
+            self.agent = type(self.agent).restore(path, self.problem)
         arrays = {
             name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
             for name in self.gate.arrays()

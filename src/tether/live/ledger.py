@@ -97,7 +97,7 @@ class Ledger:
         self.recent.append(int(not body["is_baseline"]))
         if body["certified"] is not None:
             self.certified = body["certified"]
-        if body["decided_at"] is not None:
+        if body["decided_at"] is not None and body["reason"] != "stale-input":  # or a jump ahead would last for ever
             self.latest = max(self.latest, body["decided_at"])
 
     def _seen(self, body: dict[str, Any]) -> None:

@@ -30,7 +30,8 @@ def outcome_body(
             f"cost {cost!r:.80} or reward {reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken "
             "sensor? If the cost was not measured, pass None."
         )
-    feature, done, bound = decision["certificate"]["feature"], decision["played"], bounds_of(decision)
+    feature = decision["drawn"] or decision["certificate"]["feature"]
+    done, bound = decision["played"], bounds_of(decision)
     if applied is not None:
         known = looked_up(problem, decision["step"], states.decode(decision["state"]))
         if hasattr(applied, "__len__"):
@@ -56,7 +57,10 @@ def outcome_body(
 
 
 def bounds_of(decision: dict[str, Any]) -> list[float] | None:
-    """The bounds (M,) of a logged decision's certificate, None if one is not a number."""
+    """The bounds (M,) of a logged decision's certificate on the cost of its action; None if one is not a number, or if
+    they speak of a mixture: what was drawn may cost more than the mean."""
+    if decision["drawn"] is not None:
+        return None
     bounds = [limit["bound"] for limit in decision["certificate"]["limits"]]
     return None if any(isinstance(bound, str) for bound in bounds) else bounds
 

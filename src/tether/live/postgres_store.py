@@ -1,10 +1,13 @@
 """The log in a PostgreSQL database: for several processes, on several machines, that share one learner."""
 
 import hashlib
+import math
 import re
 import secrets
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
@@ -15,6 +18,7 @@ from tether.live.store import FORMAT, Entry, canonical
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
+    from psycopg.errors import ConnectionTimeout
 except ImportError as missing:
     raise InputError('a log in PostgreSQL needs psycopg: pip install "tether-rl[postgres]".') from missing
 
@@ -41,19 +45,57 @@ INSERT INTO {0}keys (key, seq) SELECT * FROM json_to_recordset(?::json) AS row(k
 """
 
 _DEFAULTS: dict[str, Any] = {
-    "connect_timeout": 10,
     "application_name": "tether",
     "keepalives_idle": 30,
     "tcp_user_timeout": 30_000,
 }
 """Connection settings that hold unless the address says otherwise: an answer that never comes must become an error."""
 
+_GRACE = 1.0
+"""Seconds beyond the patience that a server may be silent: it is to say itself that a writer waited too long."""
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server was silent for too long. Whether it has done, or will do, what it was asked is unknown."""
+
+
+class _Line(psycopg.Connection[Any]):
+    """A connection that does not wait for ever. The server's own limits, and TCP's, mean nothing once it hangs."""
+
+    silence = 10.0
+    tell: Callable[[], None] | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], *more: Any, **named: Any) -> Any:
+        """Where psycopg does all its waiting."""
+        try:
+            return super().wait(_while_heard(gen, self.silence), *more, **named)
+        except NoAnswer:
+            self.close()  # an answer that still comes must not be taken for that to another question
+            if self.tell is not None:
+                self.tell()
+            raise
+
+
+def _while_heard(gen: Generator[Any, Any, Any], silence: float) -> Generator[Any, Any, Any]:
+    """`gen`, which psycopg wakes ten times a second, until nothing was sent or received for so many seconds."""
+    ready, heard = None, time.monotonic()
+    try:
+        while True:
+            ready = yield gen.send(ready)
+            if ready:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > silence:
+                raise NoAnswer(f"the server has not answered for {silence:g} seconds")
+    except StopIteration as end:
+        return end.value
+
 
 class PostgresStore(SqlStore):
     """A `Store` in the tables of one schema of a PostgreSQL database (UTF-8), created on first use unless `read_only`.
 
     `address` is a libpq address ("postgresql://user@host/database" or "host=… dbname=…"); no error repeats it.
-    Writers take turns by an advisory lock. `patience` is how many seconds one waits for its turn.
+    Writers take turns by an advisory lock. `patience` is how many seconds one waits for its turn, or for a server that
+    is silent. After such a silence whoever asks is told at once, until the server answers again.
     """
 
     errors = psycopg.Error
@@ -73,14 +115,15 @@ class PostgresStore(SqlStore):
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema) or schema.startswith("pg_"):
             raise InputError(f"schema {schema!r} must be lower-case letters, digits and _, and not begin with pg_.")
         super().__init__(f"the log in schema {schema!r} of PostgreSQL", f"{schema}.", clock=clock, read_only=read_only)
-        self._schema, self._patience = schema, patience
+        self._schema, self._patience, self._silent = schema, patience, False
         self._insertion = self._sql(_INSERTION)
         try:
-            self._settings: dict[str, Any] = _DEFAULTS | conninfo_to_dict(address)
+            defaults = _DEFAULTS | {"connect_timeout": math.ceil(patience + _GRACE)}
+            self._settings: dict[str, Any] = defaults | conninfo_to_dict(address)
         except psycopg.Error:
             raise InputError("the address of the database is not one that PostgreSQL's client can read.") from None
         try:
-            with psycopg.connect(**self._settings, autocommit=True) as connection:
+            with closing(self._call()) as connection:
                 self._open_log(connection, identity or secrets.token_hex(16))
         except psycopg.Error as error:
             raise self._refusal("opened", error) from error
@@ -110,8 +153,19 @@ class PostgresStore(SqlStore):
             )
         self._check_format(dict(connection.execute(self._sql("SELECT name, value FROM {}meta")).fetchall()))
 
+    def _call(self) -> _Line:
+        line = _Line.connect(**self._settings, autocommit=True)
+        line.silence = self._patience + _GRACE
+        return line
+
     def _connect(self, *, writing: bool) -> Any:
-        connection = psycopg.connect(**self._settings, autocommit=True)
+        self._check_heard()
+        try:
+            connection = self._call()
+        except ConnectionTimeout:
+            self._wait_for_server()
+            raise
+        connection.tell = self._wait_for_server
         try:
             self._check_log(connection)
             if writing:
@@ -125,6 +179,32 @@ class PostgresStore(SqlStore):
             raise
         return connection
 
+    def _check_heard(self) -> None:
+        if self._silent:
+            raise StoreError(f"{self._where} cannot be used: the server does not answer.")
+
+    def _wait_for_server(self) -> None:
+        """Until a server that fell silent answers, nobody else shall wait for it: a service would stand still."""
+        if not self._silent:
+            self._silent = True
+            with suppress(IndexError):
+                while True:  # they were made before the silence, and would each be waited for
+                    self._drop(self._idle.pop())
+            threading.Thread(target=self._listen, name="tether-postgres-silent", daemon=True).start()
+
+    def _listen(self) -> None:
+        """Ask until there is an answer. An error is one, too: the next caller gets to see it."""
+        while not self._closed:
+            try:
+                with closing(self._call()) as line:
+                    line.execute(self._sql("SELECT seq FROM {}entries ORDER BY seq DESC LIMIT 1"))
+            except (NoAnswer, ConnectionTimeout):
+                continue
+            except psycopg.Error:
+                pass
+            break
+        self._silent = False
+
     def _check_server(self, connection: Any) -> None:
         """Refuse a server that could not keep the promises: durable when acknowledged, and every key storable."""
         settings = connection.execute("SELECT current_setting('fsync'), current_setting('server_encoding')").fetchone()
@@ -137,6 +217,7 @@ class PostgresStore(SqlStore):
 
         Sequential scans are off because plans are kept: one made while the table was small would scan a large one.
         """
+        self._check_heard()
         digest = hashlib.sha256(f"{FORMAT} {self._schema}".encode()).digest()
         wait = max(1, round(1000 * self._patience))
         connection.execute(
@@ -158,8 +239,13 @@ class PostgresStore(SqlStore):
             raise StoreError(f"{self._where}: the server answered a commit with {answer!r}; nothing was logged.")
 
     def _lost(self, error: Exception) -> bool:
-        """A lost connection has no SQLSTATE, or one of class 08 (connection) or 57P (the server was shut down)."""
+        """A lost connection has no SQLSTATE, or one of class 08 (connection) or 57P (the server was shut down).
+
+        A silent server is not lost: it may yet do what it was asked, so that must not be asked again.
+        """
         state = getattr(error, "sqlstate", None)
+        if isinstance(error, NoAnswer | ConnectionTimeout):
+            return False
         return isinstance(error, psycopg.OperationalError) and (state is None or state.startswith(("08", "57P")))
 
     def _strings(self, strings: Sequence[str]) -> Any:

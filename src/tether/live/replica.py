@@ -9,6 +9,7 @@ from tether.errors import AlteredLog, InputError, StateFileError
 from tether.live.judge import Judgment, Request, judge
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
+from tether.live.live_agent import Algorithm
 from tether.live.states import StateCodec
 from tether.live.store import Entry, Head, Store, genesis_of
 from tether.problem.problem import Problem
@@ -25,11 +26,12 @@ class Replica:
         config: SlucbConfig | None,
         genesis: str,
         *,
+        algorithm: Algorithm = "slucb-qvi",
         watch: bool = True,
         states: StateCodec | None = None,
     ) -> None:
         self.problem = problem
-        self.learner = Learner(problem, config, watch=watch, states=states)
+        self.learner = Learner(problem, config, algorithm=algorithm, watch=watch, states=states)
         self.ledger = Ledger(problem.threshold)
         self.head = Head(0, genesis)
 
@@ -68,7 +70,13 @@ class Replica:
 
     @classmethod
     def from_bytes(
-        cls, data: bytes, problem: Problem, config: SlucbConfig | None, *, states: StateCodec | None = None
+        cls,
+        data: bytes,
+        problem: Problem,
+        config: SlucbConfig | None,
+        *,
+        algorithm: Algorithm = "slucb-qvi",
+        states: StateCodec | None = None,
     ) -> Self:
         """The reverse of `to_bytes`. Bytes of another problem, configuration or format give a StateFileError."""
         try:
@@ -80,7 +88,7 @@ class Replica:
             replica.head = Head(*header["head"])
         except (struct.error, LookupError, ValueError, TypeError) as error:
             raise StateFileError(f"the snapshot is not complete: {error}.") from error
-        replica.learner = Learner.from_bytes(data[8 + size :], problem, config, states=states)
+        replica.learner = Learner.from_bytes(data[8 + size :], problem, config, algorithm=algorithm, states=states)
         return replica
 
 
@@ -98,19 +106,26 @@ def settings_of(store: Store) -> dict[str, Any] | None:
 
 
 def load(
-    store: Store, problem: Problem, config: SlucbConfig | None, *, watch: bool, states: StateCodec | None
+    store: Store,
+    problem: Problem,
+    config: SlucbConfig | None,
+    *,
+    algorithm: Algorithm = "slucb-qvi",
+    watch: bool,
+    states: StateCodec | None,
 ) -> Replica:
     """The replica at the end of the log: the newest snapshot that can be used, and what came after it."""
     replica: Replica | None = None
     snapshot = store.latest_snapshot()
     if snapshot is not None:
         try:
-            replica = Replica.from_bytes(snapshot.data, problem, config, states=states)
+            replica = Replica.from_bytes(snapshot.data, problem, config, algorithm=algorithm, states=states)
         except StateFileError:  # of an older version, say: the log alone decides, a snapshot only saves time
             replica = None
         if replica is not None and replica.head.seq != snapshot.seq:
             replica = None
     if replica is None:
-        replica = Replica(problem, config, genesis_of(store.identity()), watch=watch, states=states)
+        genesis = genesis_of(store.identity())
+        replica = Replica(problem, config, genesis, algorithm=algorithm, watch=watch, states=states)
     replica.catch_up(store)
     return replica

@@ -71,7 +71,7 @@ def answer_of(decision: LiveDecision, body: dict[str, Any] | None) -> bytes:
     return to_json(answer)
 
 
-AS_THEY_ARE = ("is_baseline", "reason", "detail", "mode", "step", "episode", "certified")
+AS_THEY_ARE = ("is_baseline", "reason", "detail", "mode", "step", "episode", "certified", "drawn")
 """Fields of an answer that are called the same in the log."""
 
 

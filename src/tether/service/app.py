@@ -14,6 +14,7 @@ from tether.errors import InputError
 from tether.live.advisor import Advisor
 from tether.live.guards import Guards
 from tether.live.modes import rank
+from tether.live.store import Store
 from tether.problem.named import load_problem
 from tether.service import models
 from tether.service.answers import ERRORS, answer_errors, describe, takes
@@ -59,13 +60,24 @@ def make_advisor(config: ServiceConfig) -> Advisor:
         given["budget"] = tuple(given["budget"])
     return Advisor(
         load_problem(config.problem, config.folder),
-        config.store_address(),
+        _store_of(config),
+        algorithm=config.algorithm,
         guards=Guards(**given) if given else None,
         watch=config.watch,
         when_store_fails=config.when_store_fails,
         snapshot_every=config.snapshot_every,
         refresh=0.0 if config.workers > 1 else 0.25,
     )
+
+
+def _store_of(config: ServiceConfig) -> str | Store:
+    """Where the log is. No request waits longer for a PostgreSQL that hangs than it would wait for the log."""
+    address = config.store_address()
+    if not address.startswith(("postgresql://", "postgres://")):
+        return address
+    from tether.live.postgres_store import PostgresStore
+
+    return PostgresStore(address, patience=config.limits.seconds)
 
 
 def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service:

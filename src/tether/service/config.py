@@ -74,6 +74,7 @@ class ServiceConfig(Section):
     """Everything that `tether serve` needs to know. `folder` is where the file lies; paths are relative to it."""
 
     problem: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
+    algorithm: Literal["slucb-qvi", "rslucb-qvi"] | None = None  # None: the log's own, or SLUCB-QVI
     store: str = "decisions.db"
     store_from: str | None = None
     tokens: str | None = None

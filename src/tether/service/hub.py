@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tether.errors import StoreError, TetherError
-from tether.live.advisor import Advisor, Pending
+from tether.live.advisor import Advisor
 from tether.live.decisions import LiveDecision, Recorded
 from tether.live.group_commit import GroupCommit
+from tether.live.pending import Pending
 from tether.live.store import Appended
 from tether.records import StarAction
 from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel

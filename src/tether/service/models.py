@@ -72,6 +72,7 @@ class DecisionAnswer(BaseModel):
     certificate: dict[str, Any]
     proposal: dict[str, Any] | None
     certified: float | None
+    drawn: list[float] | None
     seq: int
     logged: bool
 

@@ -1,0 +1,66 @@
+"""Mixtures of actions as the judge and the gate see them: plain sums, apart from the code that plans mixtures."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tether.problem.action_sets import ActionSet
+from tether.records import Array, Mixture
+
+
+class Drawn(NamedTuple):
+    """What an action was drawn from, and the number in [0, 1) that drew it."""
+
+    mixture: Mixture
+    coin: float
+
+
+def weights_of(actions: ActionSet, probabilities: Array) -> Array:
+    """The probabilities (N,) of the candidates, that of a_0 set to 0: a_0 has whatever they leave over."""
+    weights = probabilities.copy()
+    if actions.baseline >= 0:
+        weights[actions.baseline] = 0.0
+    return weights
+
+
+def mean_feature(actions: ActionSet, probabilities: Array) -> Array:
+    """φ^θ(s) = φ_0 + Σ θ_a (φ(s, a) − φ_0): (d,)."""
+    mean: Array = actions.phi_0 + weights_of(actions, probabilities) @ (actions.endpoints - actions.phi_0)
+    return mean
+
+
+def drawn_row(actions: ActionSet, probabilities: Array, coin: float) -> tuple[int, float]:
+    """(row, length) of the candidate that a number in [0, 1) falls on, in the order of D(s); (-1, 0) is a_0."""
+    row = int(np.searchsorted(np.cumsum(probabilities), coin, side="right"))
+    return (-1, 0.0) if row in (len(probabilities), actions.baseline) else (row, 1.0)
+
+
+def diluted(actions: ActionSet, mixture: Mixture, kept: float) -> Mixture:
+    """The mixture with `kept` of every probability but that of a_0, which gets the rest."""
+    probabilities = kept * weights_of(actions, mixture.probabilities)
+    rest = 1.0 - float(probabilities.sum())
+    if actions.baseline >= 0:
+        probabilities[actions.baseline] = rest
+    return Mixture(probabilities, rest, mean_feature(actions, probabilities))
+
+
+def parts_of(actions: ActionSet, mixture: Mixture) -> tuple[tuple[int, float], ...]:
+    """(candidate, probability) wherever it is not 0, without a_0, which has the rest."""
+    weights = weights_of(actions, mixture.probabilities)
+    return tuple((int(row), float(weights[row])) for row in np.flatnonzero(weights))
+
+
+def not_drawn(actions: ActionSet, row: int, drawn: Drawn) -> str:
+    """Why this candidate (-1: a_0) is not what was drawn from a mixture over D(s); empty if it is."""
+    mixture, coin = drawn
+    p = mixture.probabilities
+    if p.shape != (len(actions.endpoints),) or not (np.isfinite(p).all() and (p >= 0.0).all()):
+        return "the mixture is not one over D(s)"
+    total = float(p.sum())
+    if not (total <= 1.0 + 1e-12 and (actions.is_star or total >= 1.0 - 1e-12)):
+        return f"the probabilities sum to {total!r}"
+    if not 0.0 <= coin < 1.0 or drawn_row(actions, p, coin)[0] != row:
+        return f"{coin!r} does not draw candidate {row}"
+    if not np.abs(mixture.mean_feature - mean_feature(actions, p)).max() <= 1e-12:
+        return "the mean feature is not that of the mixture"
+    return ""

@@ -1,0 +1,204 @@
+"""RSLUCB-QVI behind the advisor: mixtures whose expected cost is bounded, a coin that a replay tosses again."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tether import Advisor
+from tether.agents.slucb_qvi import SlucbConfig
+from tether.errors import InputError
+from tether.live.audit import replay
+from tether.live.certificate import Certificate
+from tether.live.guards import Guards
+from tether.live.memory_store import MemoryStore
+from tether.live.mixed import Drawn, drawn_row, mean_feature, parts_of
+from tether.live.modes import Criteria
+from tether.live.proposal import coin_of, proposal_of, with_margin
+from tether.problem.action_sets import feature_of
+from tether.records import Mixture
+
+from .live_worlds import Plant, finite_problem, small_world
+
+FINITE, FINITE_GAMMA = finite_problem(2, horizon=2)
+STAR, _ = small_world(3, horizon=2)
+PROBLEMS = {"finite": (FINITE, FINITE_GAMMA, 3), "star": (STAR.problem, STAR.true_gamma, 4)}
+
+
+def mixer(problem, store=None, **more):
+    told = {"algorithm": "rslucb-qvi", "mode": "live", "criteria": Criteria.none(), "refresh": None, **more}
+    return Advisor(problem, store, **told)
+
+
+def played(kind, steps=200, store=None, **more):
+    """(advisor, decisions) after some decisions with their outcomes."""
+    problem, gamma, states = PROBLEMS[kind]
+    advisor = mixer(problem, store, **more)
+    return advisor, Plant(gamma, noise=0.02, states=states).play(advisor, steps, horizon=2)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_what_is_played_is_drawn_from_a_mixture_whose_expected_cost_is_under_tau(kind):
+    problem, gamma, _ = PROBLEMS[kind]
+    advisor, decisions = played(kind)
+    mixed = [d for d in decisions if d.certificate.mixture is not None]
+    assert len(mixed) > 50 and advisor.status().refusals == 0
+    for decision in mixed:
+        certificate, actions = decision.certificate, problem.look_up(decision.state).actions
+        assert {limit.bounds for limit in certificate.limits} == {"expected cost"}
+        shares = np.zeros(len(actions.endpoints))
+        for row, probability in certificate.mixture:
+            assert row != actions.baseline and probability > 0.0
+            shares[row] = probability
+        mean = (1.0 - shares.sum()) * actions.phi_0 + shares @ actions.endpoints
+        np.testing.assert_allclose(certificate.feature, mean, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(decision.feature, feature_of(actions, decision.action), rtol=0, atol=1e-15)
+        expected = gamma[decision.step, 0] @ mean
+        assert expected <= certificate.limits[0].bound + 1e-9 <= problem.threshold[0] + 2e-9
+    drawn = [d.feature != d.certificate.feature for d in mixed]
+    assert any(drawn)  # else nothing was mixed at all
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_replay_a_restart_and_a_repeat_draw_the_same(kind):
+    store = MemoryStore()
+    advisor, _ = played(kind, 120, store)
+    assert replay(store, PROBLEMS[kind][0]).holds
+    advisor.snapshot()
+    again = Advisor(PROBLEMS[kind][0], store, refresh=None)  # the log says which algorithm
+    assert again.replica.to_bytes() == advisor.replica.to_bytes()
+    one, two = advisor.decide(1, 0, key="once"), again.decide(1, 0, key="once")
+    assert (one.id, one.action, one.certificate) == (two.id, two.action, two.certificate)
+
+
+def test_the_coin_is_fair_and_comes_from_the_id():
+    coins = np.sort([coin_of(f"decision {i}") for i in range(4000)])
+    assert np.abs(coins - (np.arange(4000) + 0.5) / 4000).max() < 1.95 / math.sqrt(4000)  # Kolmogorov, p = 0.001
+    assert coins[0] >= 0.0 and coins[-1] < 1.0 and coin_of("a") == coin_of("a") != coin_of("b")
+
+
+def test_actions_are_drawn_as_often_as_their_probabilities_say():
+    learner, actions = mixing(), FINITE.look_up(1).actions
+    mixture = learner.propose(0, 1).mixture
+    rows = [drawn_row(actions, mixture.probabilities, coin_of(str(i)))[0] for i in range(5000)]
+    counts = np.bincount([actions.baseline if row < 0 else row for row in rows], minlength=len(mixture.probabilities))
+    spread = np.sqrt(mixture.probabilities * (1.0 - mixture.probabilities) / 5000)
+    assert (np.abs(counts / 5000 - mixture.probabilities) <= 4.5 * spread + 1e-12).all()
+
+
+def test_the_outcome_teaches_the_action_that_was_drawn():
+    advisor, decisions = played("finite", 80)
+    outcomes = {e.body["decision_id"]: e.body for e in advisor.store.read(0, 1000) if e.kind == "outcome"}
+    mixed = [d for d in decisions if d.certificate.mixture is not None]
+    for decision in mixed:
+        told = outcomes[decision.id]
+        assert told["feature"] == list(decision.feature) and told["bound"] is None
+    assert any(outcomes[d.id]["feature"] != list(d.certificate.feature) for d in mixed)
+
+
+def test_the_certificate_survives_json():
+    _, decisions = played("finite", 60)
+    certificate = next(d.certificate for d in decisions if d.certificate.mixture is not None)
+    assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_in_guarded_mode_a_mixture_gets_more_of_the_safe_action(kind):
+    problem = PROBLEMS[kind][0]
+    _, decisions = played(kind, 200, mode="guarded", guards=Guards(margin_share=0.3, guarded_rate=1.0))
+    mixed = [d for d in decisions if d.certificate.mixture is not None]
+    assert len(mixed) > 20
+    for decision in mixed:
+        limit = decision.certificate.limits[0]
+        assert limit.margin >= 0.3 * (problem.threshold[0] - limit.baseline_cost) - 1e-12
+
+
+def test_in_shadow_mode_the_safe_action_acts_and_the_mixture_is_logged():
+    _, decisions = played("finite", 60, mode="shadow")
+    assert all(d.is_baseline and d.certificate.mixture is None and d.drawn is None for d in decisions)
+    assert any(d.proposal is not None and d.proposal.mixture is not None for d in decisions)
+
+
+def mixing():
+    """A learner that would mix at step 0 of state 1, and not by a hair."""
+    advisor, plant = mixer(FINITE), Plant(FINITE_GAMMA, noise=0.02, states=3)
+    for _ in range(100):
+        plant.play(advisor, 2, horizon=2)
+        if 0.1 < advisor.replica.learner.propose(0, 1).mixture.baseline < 0.9:
+            return advisor.replica.learner
+    raise AssertionError("it never mixes")
+
+
+def forged(learner, known, change):
+    """The gate's word on a proposal after `change` was made to (proposal, coin)."""
+    coin = 0.25
+    proposal, coin = change(proposal_of(learner.propose(0, 1, known, coin)), coin)
+    drawn = Drawn(proposal.mixture, coin)
+    return learner.gate.check(0, known, proposal.action, proposal.feature, proposal.evidence, drawn).why
+
+
+def bent(mixture, **changes):
+    parts = {"probabilities": mixture.probabilities, "baseline": mixture.baseline, "mean_feature": mixture.mean_feature}
+    return Mixture(**{**parts, **changes})
+
+
+def test_the_gate_refuses_what_was_not_drawn_and_what_the_mixture_does_not_certify():
+    learner, known = mixing(), FINITE.look_up(1)
+    mixture, actions = learner.propose(0, 1).mixture, known.actions
+    assert forged(learner, known, lambda p, coin: (p, coin)) == ""
+    other = next(r for r in range(len(actions.endpoints)) if r != drawn_row(actions, mixture.probabilities, 0.25)[0])
+    swap = {"action": actions.action(other, 1.0), "feature": actions.endpoints[other]}
+    assert "does not draw" in forged(learner, known, lambda p, coin: (replace(p, **swap), coin))
+    assert "does not draw" in forged(learner, known, lambda p, coin: (p, 1.0))
+    nan = bent(mixture, probabilities=np.full_like(mixture.probabilities, np.nan))
+    assert "not one over D(s)" in forged(learner, known, lambda p, coin: (replace(p, mixture=nan), coin))
+    less = bent(mixture, probabilities=0.5 * mixture.probabilities)
+    assert "sum to" in forged(learner, known, lambda p, coin: (replace(p, mixture=less), 0.1))
+    moved = bent(mixture, mean_feature=mixture.mean_feature + 1e-3)
+    assert "mean feature" in forged(learner, known, lambda p, coin: (replace(p, mixture=moved), coin))
+
+
+def test_the_gate_refuses_a_mixture_with_too_little_of_the_safe_action():
+    learner, known = mixing(), FINITE.look_up(1)
+    weights = learner.propose(0, 1).mixture.probabilities.copy()
+    weights[known.actions.baseline] = 0.0
+    weights /= weights.sum()
+    bold = Mixture(weights, 0.0, mean_feature(known.actions, weights))
+
+    def bolder(proposal, coin):
+        row, length = drawn_row(known.actions, weights, coin)
+        action = known.actions.action(row, length)
+        return replace(proposal, action=action, feature=feature_of(known.actions, action), mixture=bold), coin
+
+    assert "the certificate's bound is" in forged(learner, known, bolder)
+
+
+def test_a_margin_moves_the_draw_toward_the_safe_action_with_the_same_coin():
+    learner, known = mixing(), FINITE.look_up(1)
+    for coin in np.linspace(0.0, 0.999, 25):
+        proposal = proposal_of(learner.propose(0, 1, known, coin))
+        cut, why = with_margin(proposal, known, 0, FINITE, 0.9, coin)
+        assert why == "" and cut.mixture.baseline >= proposal.mixture.baseline
+        drawn = Drawn(cut.mixture, coin)
+        assert learner.gate.check(0, known, cut.action, cut.feature, cut.evidence, drawn).why == ""
+        assert sum(p for _, p in parts_of(known.actions, cut.mixture)) <= 1.0 - cut.mixture.baseline + 1e-12
+
+
+def test_a_log_keeps_its_algorithm():
+    store = MemoryStore()
+    played("finite", 10, store)
+    with pytest.raises(InputError, match="another algorithm"):
+        Advisor(FINITE, store, algorithm="slucb-qvi")
+    with pytest.raises(InputError, match="algorithm must be one of"):
+        Advisor(FINITE, algorithm="rslucb")
+
+
+@pytest.mark.parametrize("constraints", [1, 2])
+def test_every_safe_cost_and_several_constraints_are_examined_too(constraints):
+    problem, gamma = finite_problem(4, horizon=2, constraints=constraints)
+    config = SlucbConfig(explorer="plain", condition_on="all", value_radius="unseen", value_ridge="cost")
+    advisor = mixer(problem, config=config)
+    decisions = Plant(gamma, noise=0.02, states=3).play(advisor, 200, horizon=2)
+    assert sum(d.certificate.mixture is not None for d in decisions) > 20 and advisor.status().refusals == 0
+    assert replay(advisor.store, problem).holds
