@@ -35,17 +35,21 @@ def serve(
             ) from error
         with output.compile_notice():
             from tether.service.config import read_config
-            from tether.service.run import check_start
+            from tether.service.run import check_port, check_start
             from tether.service.run import serve as run
 
             told = read_config(config)
-            if check:
-                check_start(told)
+            if not check:
+                check_port(told)
+            check_start(told)
         if check:
             typer.echo(f"{config}: the problem, the tokens and the log can be used; it would listen on {told.host}.")
             return
-        typer.echo(f"the dashboard is at http://{told.host}:{told.port}/ ; Ctrl-C stops", err=True)
-        run(config, access_log=access_log)
+        run(
+            config,
+            access_log=access_log,
+            listening=lambda address: output.notice(f"the dashboard is at {address} ; Ctrl-C stops"),
+        )
 
 
 @token.command("new")

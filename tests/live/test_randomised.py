@@ -11,6 +11,7 @@ from tether.agents.slucb_qvi import SlucbConfig
 from tether.errors import InputError
 from tether.live.audit import replay
 from tether.live.certificate import Certificate
+from tether.live.gate import is_safe_action
 from tether.live.guards import Guards
 from tether.live.memory_store import MemoryStore
 from tether.live.mixed import Drawn, drawn_row, mean_feature, parts_of
@@ -56,8 +57,8 @@ def test_what_is_played_is_drawn_from_a_mixture_whose_expected_cost_is_under_tau
         np.testing.assert_allclose(decision.feature, feature_of(actions, decision.action), rtol=0, atol=1e-15)
         expected = gamma[decision.step, 0] @ mean
         assert expected <= certificate.limits[0].bound + 1e-9 <= problem.threshold[0] + 2e-9
-    drawn = [d.feature != d.certificate.feature for d in mixed]
-    assert any(drawn)  # else nothing was mixed at all
+    assert any(d.feature != d.certificate.feature for d in mixed)  # else nothing was mixed at all
+    assert any(is_safe_action(problem.look_up(d.state), d.action) for d in mixed)  # drawn too: the mixture is certified
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)

@@ -320,7 +320,7 @@ def test_an_address_with_a_decision_opens_it_and_an_unknown_one_says_so(meet):
     person = meet("reader")
     tab = person.tab
     tab.goto(f"{person.home}#decision={person.stub.rows[3]['id']}")
-    person.see("#certificate-title", f"decision {person.stub.rows[3]['seq']}")
+    person.see("#certificate-title", f"entry {person.stub.rows[3]['seq']}")
     tab.get_by_role("button", name="Close the certificate").click()
     assert tab.evaluate("location.hash") == ""
     tab.goto(f"{person.home}#decision=%3Cb%3Enobody")
@@ -356,9 +356,18 @@ def test_in_shadow_mode_the_page_says_what_would_have_been_played(meet):
     assert "a₀ acts" in person.tab.locator("#mode-why").inner_text()
     line = person.tab.locator(f"tr[data-id='{row['id']}']")
     assert f"action {row['proposed']}" in line.inner_text() and "would be played" in line.inner_text()
+    small = [text for text in line.locator("td small").all_inner_texts() if text != "above τ"]
+    assert small == [
+        "of the proposal",
+        "of the proposal",
+        "of a₀",
+        "of a₀",
+    ]  # bound, margin, cost, reward
+    row["detail"] = "shadow mode: decided and logged, a_0 acts"
     line.click()
     person.see("#certificate-body", f"Proposed but not played, action {row['proposed']}")
-    person.see("#certificate .verdict", "The safe action was played: shadow mode")
+    person.see("#certificate .verdict", "The safe action was played: shadow mode: a₀ acts.")
+    assert "decided and logged" not in person.tab.locator("#certificate-body > :not(details)").all_inner_texts()[0]
     assert person.is_content()
 
 
@@ -371,6 +380,7 @@ def test_an_admin_throws_the_switch_and_the_next_decision_is_the_safe_action(mee
     tab.locator("#ask").wait_for(state="hidden")
     assert stub.stopped is None
     tab.get_by_role("button", name="Stop: play a₀ only").click()
+    tab.locator("#ask-why").fill("")
     tab.get_by_role("button", name="Stop now").click()
     person.see("#ask-error", "give a reason")
     assert stub.stopped is None
@@ -472,6 +482,8 @@ def test_an_empty_log_has_a_word_in_each_place(meet):
     person = meet("reader", decisions=0)
     assert "No decision yet" in person.tab.locator("#no-decisions").inner_text()
     assert person.tab.locator(".chart .empty:visible").count() == 4
+    text = person.tab.locator("#board").inner_text()
+    assert "all with a cost" not in text and "all so far" not in text and "Line: mean" not in text
     assert (
         "NaN" not in person.tab.locator("#board").inner_text()
         and "undefined" not in person.tab.locator("#board").inner_text()
@@ -621,8 +633,68 @@ def test_the_charts_show_the_sums_of_the_log(meet):
     person.see("#tiles", "last 200")
     assert tab.locator("#gain-now").inner_text() == f"+{gain:.3g}\u00a0kWh"  # what came before the window still counts
     late = [row["outcome"]["reward"] - row["baseline_reward"] for row in rows[-200:]]
-    person.see("#tiles", f"+{sum(late) / 200:.3g} kWh")
+    tile = tab.locator("#tiles div").filter(has_text="Reward over a₀")
+    person.see("#tiles b", f"+{sum(late) / 200:.3g}")
+    assert "kWh" not in tile.locator("b").inner_text() and "kWh per decision" in tile.locator("small").inner_text()
     smallest = min(row["margin"] for row in rows[-200:])
     shown = tab.locator("#tiles div").filter(has_text="Smallest margin").locator("b").inner_text()
-    assert shown == (f"{smallest:.4f}\u00a0K" if smallest >= 0.00005 else "<\u00a00.00005\u00a0K")
+    assert shown == (f"{smallest:.4f}" if smallest >= 0.00005 else "<\u00a00.00005")
+    assert "Mean over the last 100 outcomes" in tab.locator("#reward-note").inner_text()
     assert person.is_content()
+
+
+@pytest.mark.slow
+def test_margins_of_rounding_alone_are_drawn_on_the_line_of_a_scale_that_means_something(meet):
+    stub = Stub()
+    for number in range(17):
+        stub.decide()
+        stub.rows[-1].update(margin=1e-17 * (number - 3), proposed_is_baseline=False)
+    person = meet("reader", stub=stub, decisions=0)
+    labels = person.tab.locator("#chart-margin .tick").all_text_contents()
+    assert "0.1" in labels and not any("e" in label for label in labels)
+    heights = person.tab.locator("#chart-margin .dots.learned").get_attribute("d")
+    assert len(set(re.findall(r" ([\d.]+)h", heights))) == 1
+    person.see("#margin-note", "no near miss")
+    for chart in ("margin", "gain", "reward", "share"):
+        assert person.tab.locator(f"#chart-{chart} .tick:not([text-anchor=end][x='46'])").count() >= 2, chart
+    assert person.is_content()
+
+
+@pytest.mark.slow
+def test_an_emergency_stop_needs_no_typing(meet):
+    person = meet("chief")
+    person.tab.get_by_role("button", name="Stop: play a₀ only").click()
+    person.tab.get_by_role("button", name="Stop now").click()
+    person.see("#banners [role=alert]", "“stopped from the dashboard”")
+    person.tab.get_by_role("button", name="Resume …").click()
+    assert person.tab.locator("#ask-why").input_value() == "" and person.is_content()
+
+
+@pytest.mark.slow
+def test_the_table_stays_as_long_as_it_was_asked_to_be(meet):
+    person = meet("reader", decisions=40)
+    for expected in (15, 30):
+        for _ in range(3):
+            person.stub.decide()
+        person.tab.locator(f"tr[data-id='{person.stub.rows[-1]['id']}']").wait_for()
+        assert person.rows().count() == expected
+        person.tab.get_by_role("button", name="Show older").click()
+        person.rows().nth(expected + 14).wait_for()
+        seen = person.rows().evaluate_all("rows => rows.map(row => row.dataset.id)")
+        assert seen == [row["id"] for row in reversed(person.stub.rows)][: expected + 15]
+    assert person.is_content()
+
+
+@pytest.mark.slow
+def test_the_certificate_says_what_the_gate_said_and_only_what_is_known(meet):
+    stub = Stub()
+    person = meet("reader", stub=stub, decisions=60)
+    learned = next(row for row in reversed(stub.rows) if not row["is_baseline"])
+    learned["certified_share"] = None
+    for row in (learned, next(row for row in reversed(stub.rows) if row["is_baseline"])):
+        person.tab.goto(f"{person.home}#decision={row['id']}")
+        person.see("#certificate-title", f"Certificate of entry {row['seq']}")
+        text = person.tab.locator("#certificate-body").inner_text()
+        assert ("The gate agrees" in text) == ("Certified actions" not in text) == (row is learned)
+        person.tab.keyboard.press("Escape")
+    assert person.tab.locator("#decisions thead th").first.inner_text() == "Entry" and person.is_content()

@@ -22,13 +22,14 @@ NAMES = {
 }
 REWARD = "A1: rewards are linear in φ (safety does not need it)"
 
+PASS = "pass a log (log=…, or --log FILE)"
 NO_LOG = {
-    "shape": ("no log was given", "pass log=…; a cost that bends with the features would break every bound"),
-    "drift": ("no log was given", "pass log=…, and let agent.watch look on: old data certify new costs wrongly"),
-    "noise": ("σ is your upper bound", "pass log=…; a σ too small makes every bound too small"),
+    "shape": ("no log was given", f"{PASS}; a cost that bends with the features would break every bound"),
+    "drift": ("no log was given", f"{PASS}, and let agent.watch look on: old data certify new costs wrongly"),
+    "noise": ("σ is your upper bound", f"{PASS}; a σ too small makes every bound too small"),
     "norm": (
         "B is your upper bound",
-        "pass log=…; a B too small makes early bounds too small",
+        f"{PASS}; a B too small makes early bounds too small",
     ),
 }
 
@@ -36,7 +37,7 @@ NO_LOG = {
 def without_log() -> list[Finding]:
     """What stays open when there are no data."""
     found = [Finding(NAMES[test], "cannot be known", why, way_out) for test, (why, way_out) in NO_LOG.items()]
-    return [*found, Finding(REWARD, "cannot be known", "no log was given", "pass log=… with rewards")]
+    return [*found, Finding(REWARD, "cannot be known", "no log was given", f"{PASS} with rewards")]
 
 
 def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Finding]:

@@ -91,7 +91,10 @@ class Control:
         return self._replica
 
     def promote(self, mode: Mode, *, by: str, why: str, criteria: Criteria | None = None) -> None:
-        """Enter a mode that may do more, if the criteria are met; PromotionRefused names those that are not."""
+        """Enter a mode that may do more, if the criteria are met; PromotionRefused names those that are not.
+
+        `criteria` are limits of your own, which you must be able to answer for: they are logged.
+        """
         asked = criteria or self.criteria
         with self._lock:
             self.sync()

@@ -19,8 +19,7 @@ class PromotionRefused(TetherError):
 
     def __init__(self, mode: str, unmet: tuple[str, ...]) -> None:
         super().__init__(
-            f"promotion to {mode!r} is refused: {'; '.join(unmet)}. Stay in the present mode until they are met, or "
-            "pass criteria=Criteria(...) with limits that you can answer for; they are logged."
+            f"promotion to {mode!r} is refused: {'; '.join(unmet)}. Stay in the present mode until they are met."
         )
         self.unmet = unmet
 

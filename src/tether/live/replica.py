@@ -102,6 +102,11 @@ def settings_of(store: Store) -> dict[str, Any] | None:
             f"this log begins with a {first[0].kind!r} entry, not with a configuration: it was not written by an "
             "Advisor. Give the Advisor a log of its own."
         )
+    if "algorithm" not in first[0].body:
+        raise InputError(
+            "this log was started by an older version of Tether, whose decisions looked different. Read it with that "
+            "version, or start a new log and hand the old data to warm_start."
+        )
     return first[0].body
 
 

@@ -64,22 +64,36 @@ class Journal:
             row = self.rows.get(body["decision_id"])
             if row is not None:
                 row["outcome"] = {name: body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
-                row["baseline_reward"] = self._baseline_reward(body["step"], body["state"])
+                row["a_0"] = self._a_0_instead(row, body)
         elif entry.kind in TEXTS:
             self.times[entry.kind] = entry.time
             text = TEXTS[entry.kind].format_map({**{"why": "", "source": "", "library": ""}, **body})
             event = {"seq": entry.seq, "time": entry.time, "kind": entry.kind, "by": body.get("by"), "text": text}
             self.history = [event, *self.history][:HISTORY]
 
-    def _baseline_reward(self, step: int, state: Any) -> float | None:
-        """⟨θ̂_h, φ_0(s)⟩: what a_0 would have earned there, by ridge regression of the rewards seen so far."""
-        learner = self._advisor.replica.learner
+    def _a_0_instead(self, row: dict[str, Any], body: dict[str, Any]) -> float | Array | None:
+        """What is known of a_0's reward there: the reward itself if a_0 acted, else φ_0(s), to estimate it from."""
+        if row["is_baseline"] and body["applied"] == row["played"]:
+            return float(body["reward"])
         try:
-            known = learner.problem.look_up(self._advisor.states.decode(state))
-            value = float(reward_estimate(learner.agent, step) @ known.actions.phi_0)
+            phi_0 = self._advisor.problem.look_up(self._advisor.states.decode(body["state"])).actions.phi_0
         except Exception:  # a picture's number: whatever fails in the caller's functions, there is none
             return None
-        return value if np.isfinite(value) else None
+        return float(body["reward"]) if np.array_equal(phi_0, body["feature"]) else phi_0
+
+    def _baseline_rewards(self, rows: list[dict[str, Any]]) -> list[float | None]:
+        """a_0's reward at each row: as seen, or ⟨θ̂_h, φ_0(s)⟩ with the newest θ̂, and so a function of the log alone."""
+        agent, estimates = self._advisor.replica.learner.agent, dict[int, Array]()
+        rewards: list[float | None] = []
+        for row in rows:
+            known = row["a_0"]
+            if isinstance(known, np.ndarray):
+                step = row["step"]
+                if step not in estimates:
+                    estimates[step] = reward_estimate(agent, step)
+                known = float(estimates[step] @ known)
+            rewards.append(known if known is not None and np.isfinite(known) else None)
+        return rewards
 
     def last_radius(self) -> dict[str, Any]:
         """Value and origin of the newest radius: a proposal that failed has none."""
@@ -98,12 +112,13 @@ class Journal:
                 continue
             if len(found) == limit:
                 return found, found[-1]["seq"]
-            found.append({name: value for name, value in row.items() if name != "baseline_reward"})
+            found.append({name: value for name, value in row.items() if name != "a_0"})
         return found, None
 
     def series(self, window: int, points: int) -> dict[str, Any]:
         """Columns over the last `window` decisions (0: all that are held), in at most `points` buckets."""
         rows = list(self.rows.values())
+        rows = [{**row, "a_0": a_0} for row, a_0 in zip(rows, self._baseline_rewards(rows), strict=True)]
         chosen = rows[-window:] if window else rows
         skipped = len(rows) - len(chosen)
         size = max(1, -(-len(chosen) // points))
@@ -122,7 +137,7 @@ class Journal:
             "total": self._forgotten + len(rows),
             **columns,
             "threshold": self._advisor.problem.threshold[0],
-            "baseline_reward_source": "estimated: ⟨θ̂, φ(s, a_0(s))⟩ by ridge regression of the rewards seen",
+            "baseline_reward_source": "estimated: where another action acted, ⟨θ̂, φ(s, a_0(s))⟩ with the newest θ̂",
             "before": before if whole else None,
         }
 
@@ -138,7 +153,7 @@ def bucket_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     shares = [row["certified_share"] for row in rows if row["certified_share"] is not None]
     margins = [row["margin"] for row in rows if row["margin"] is not None]
     seen = [row for row in rows if row["outcome"] is not None]
-    compared = [row for row in seen if row["baseline_reward"] is not None]
+    compared = [row["a_0"] for row in seen if row["a_0"] is not None]
     return {
         "time": rows[-1]["time"],
         "count": len(rows),
@@ -149,7 +164,7 @@ def bucket_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "certified_share": sum(shares) / len(shares) if shares else None,
         "outcomes": len(seen),
         "reward_sum": sum(row["outcome"]["reward"] for row in seen),
-        "baseline_reward_sum": sum(row["baseline_reward"] for row in compared) if len(compared) == len(seen) else None,
+        "baseline_reward_sum": sum(compared) if len(compared) == len(seen) else None,
     }
 
 
@@ -179,7 +194,7 @@ def row_of(entry: Entry) -> dict[str, Any]:
         "radius": limit["radius"],
         "certified_share": body["certified"],
         "outcome": None,
-        "baseline_reward": None,
+        "a_0": None,
     }
 
 

@@ -4,12 +4,22 @@ import json
 import logging
 import math
 import os
+import signal
+import socket
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tether.errors import InputError
 from tether.service.config import ServiceConfig, read_config
+
+if TYPE_CHECKING:
+    from tether.live.advisor import Advisor
+    from tether.service.app import Service
 
 CONFIG = "TETHER_SERVICE_CONFIG"
 """Environment variable by which worker processes find their configuration."""
@@ -37,18 +47,21 @@ def log_to_stderr(*, access: bool = True) -> None:
     logging.getLogger("tether.service.access").setLevel(logging.INFO if access else logging.WARNING)
 
 
-def serve(config_path: Path, *, access_log: bool = True) -> None:
-    """Serve until told to stop. SIGTERM and Ctrl-C finish what has begun and save a snapshot."""
+def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[str], object] = str) -> None:
+    """Serve until told to stop, and say where, once it can be reached.
+
+    SIGTERM and Ctrl-C finish what has begun and save a snapshot.
+    """
     import uvicorn
 
     config = read_config(config_path)
-    check_start(config)
     log_to_stderr(access=access_log)
     if config.tokens is None:
         logging.getLogger("tether.service").warning(
             "no tokens are set: every program on this machine may do everything"
         )
     os.environ[CONFIG] = str(Path(config_path).resolve())
+    threading.Thread(target=_tell, args=(config, listening), daemon=True).start()
     uvicorn.run(
         "tether.service.run:app_of_worker",
         factory=True,
@@ -59,8 +72,30 @@ def serve(config_path: Path, *, access_log: bool = True) -> None:
         access_log=False,
         server_header=False,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,  # long polls end with it
+        timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
     )
+
+
+def _tell(config: ServiceConfig, listening: Callable[[str], object]) -> None:
+    """Wait until somebody listens: a worker of ours, for `check_port` found nobody. Port 0 is in the log only."""
+    while config.port:
+        with suppress(OSError), socket.create_connection((config.host, config.port), 1.0):
+            host = f"[{config.host}]" if ":" in config.host else config.host
+            listening(f"http://{host}:{config.port}/")
+            return
+        time.sleep(0.05)
+
+
+def check_port(config: ServiceConfig) -> None:
+    """Refuse an address that cannot be listened on, in plain words and before anything is started."""
+    try:
+        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        socket.create_server((config.host, config.port), family=family).close()
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}. Is a service running "
+            "there? Stop it, or set another `port` in the configuration."
+        ) from error
 
 
 def check_start(config: ServiceConfig) -> None:
@@ -70,7 +105,36 @@ def check_start(config: ServiceConfig) -> None:
 
     if config.tokens is not None:
         read_tokens(config.folder / config.tokens)
-    make_advisor(config).close()
+    advisor = make_advisor(config)
+    warm_up(advisor)
+    advisor.close()
+
+
+def warm_up(advisor: "Advisor") -> None:
+    """Load every kernel that a decision and an outcome need, so that the first request need not wait for it.
+
+    Played on stand-ins of the advisor's problem, in memory: neither its log nor its functions are touched, whose states
+    are anyway unknown before the first request. Kernels depend on the kind of a problem, not on its numbers.
+    """
+    from tether.live.advisor import Advisor
+    from tether.problem.problem import Problem
+
+    told, learner = advisor.problem, advisor.replica.learner
+    horizon, m = min(2, told.horizon), told.constraints
+    rows, costs = [[0.5, 0.0], [0.0, 0.5]], [[[0.1] * m]] * horizon
+    shared: dict[str, Any] = {"baseline_cost": costs, "horizon": horizon, "threshold": (1.0,) * m, "noise": (0.1,) * m}
+    problems = (
+        Problem.from_rays(phi_0=rows[:1], endpoints=[rows[1:]], **shared),
+        Problem.from_table(features=[rows], baseline_action=[0], **shared),
+    )
+    settings = advisor.replica.ledger.settings or {}
+    how = {name: settings[name] for name in ("algorithm", "watch") if name in settings}  # as the log was set up
+    for problem in problems:
+        with suppress(Exception):  # it saves time and nothing else: whatever fails here, the service can do without
+            stand_in = Advisor(problem, config=learner.config, **how)
+            for step in [*range(horizon)] * 2:
+                decision = stand_in.decide(0, step, "warm-up")
+                stand_in.record(decision.id, 0.0, [0.1] * m, 0)
 
 
 def app_of_worker() -> object:
@@ -82,4 +146,28 @@ def app_of_worker() -> object:
         log_to_stderr()
     from tether.service.app import create_app
 
-    return create_app(read_config(Path(path)))
+    app = create_app(read_config(Path(path)))
+    begin = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def life(running: "Service") -> AsyncIterator[None]:
+        async with begin(running):
+            warm_up(running.state.hub.advisor)
+            _end_waits_on_signals(running)
+            yield
+
+    app.router.lifespan_context = life
+    return app
+
+
+def _end_waits_on_signals(app: "Service") -> None:
+    """Answer long polls when a signal asks for the end: uvicorn tells the application only after the last request."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        theirs = signal.getsignal(number)
+
+        def both(number: int, frame: object, theirs: object = theirs) -> None:
+            app.state.watch.end()
+            if callable(theirs):
+                theirs(number, frame)
+
+        signal.signal(number, both)

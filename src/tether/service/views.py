@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from tether import __version__
+from tether.errors import AlteredLog, StoreError
 from tether.live.advisor import Advisor
 from tether.live.decisions import UnknownDecision
 from tether.live.events import decision_key, outcome_key
@@ -28,6 +29,19 @@ class View:
         self._journal.follow()
         return self._journal
 
+    def _latest(self) -> tuple[Journal, str]:
+        """The journal up to now; up to before, and why, while the log is out of reach. An altered log is refused."""
+        try:
+            journal = self._followed()
+            self._advisor.sync()
+        except AlteredLog:
+            raise
+        except StoreError as error:
+            if self._journal is None:
+                raise
+            return self._journal, str(error)
+        return journal, ""
+
     def kinds(self, after: int) -> list[str]:
         """Kinds of the entries after `after`, of the first page of them."""
         return list(dict.fromkeys(entry.kind for entry in self._advisor.store.read(after, 200)))
@@ -35,8 +49,7 @@ class View:
     def status(self, caller: Caller) -> dict[str, Any]:
         """Where the service stands, for this caller."""
         with self._lock:
-            journal = self._followed()
-            self._advisor.sync()
+            journal, error = self._latest()
             status, ledger = self._advisor.status(), self._advisor.replica.ledger
             radius = journal.last_radius()
         problem, labels = self._advisor.problem, self._config.labels
@@ -75,7 +88,7 @@ class View:
             "bounds": "cost" if last is None else last["bounds"],
             "certified_share": status.certified if status.decisions else None,
             "history": journal.history,
-            "store_error": status.store_error,
+            "store_error": error or status.store_error,
             "units": {"reward": labels.reward_unit or None, "cost": labels.cost_units or None},
         }  # fmt: skip
 
@@ -92,7 +105,7 @@ class View:
             raise UnknownDecision(f"decision {id!r:.80} is not in this log.")
         outcome = self._advisor.store.find(outcome_key(id))
         body, row = entry.body, row_of(entry)
-        del row["baseline_reward"]
+        del row["a_0"]
         if outcome is not None:
             told = outcome.body
             row["outcome"] = {name: told[name] for name in ("reward", "cost", "applied")} | {"time": outcome.time}

@@ -16,7 +16,7 @@ class Watch:
 
     def __init__(self, store: Store) -> None:
         self._store, self._head, self._waiting = store, 0, 0
-        self._grown = asyncio.Condition()
+        self._grown, self._ended = asyncio.Condition(), False
         self._looking: asyncio.Task[None] | None = None
 
     async def head_after(self, after: int, seconds: float) -> int:
@@ -28,7 +28,7 @@ class Watch:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look())
             async with self._grown:
-                while self._head <= after and (left := deadline - time.monotonic()) > 0.0:
+                while self._head <= after and not self._ended and (left := deadline - time.monotonic()) > 0.0:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._grown.wait(), left)
         finally:
@@ -42,6 +42,10 @@ class Watch:
                 self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
             async with self._grown:
                 self._grown.notify_all()
+
+    def end(self) -> None:
+        """Let nobody wait from now on: who does is answered at the next look. Safe to call in a signal handler."""
+        self._ended = True
 
     async def close(self) -> None:
         """Stop looking."""

@@ -1,6 +1,6 @@
 // A decision's certificate, opened beside the page: first what it says, then all that it rests on.
 
-import { action, brief, clock, count, fixed, hash, make, margin, number, pairs, percent, placesFor, reason, withUnit } from "./format.js";
+import { action, because, brief, clock, count, fixed, hash, make, margin, number, pairs, percent, placesFor, withUnit } from "./format.js";
 
 const THEOREM = "theorem", KEY = "Bar: the upper bound. Orange mark: the cost of a₀. Red mark: τ.";
 const SURE = "With the theorem's radius all bounds of the log hold together with probability at least 1 − δ; the problem states δ.";
@@ -42,11 +42,6 @@ function gauge(limit) {
   }
   add("rect", { class: "tau", x: `${place(limit.threshold)}%`, y: 1, width: 3, height: 26 });
   return node;
-}
-
-/** The reason in words, with what the service says about it in detail. */
-function because(row) {
-  return row.detail ? `${reason(row.reason)} (${row.detail})` : reason(row.reason);
 }
 
 /** The certificate in one sentence. */
@@ -148,12 +143,26 @@ function whole(value) {
     make("p", {}, make("button", { type: "button", onclick: copy }, "Copy"), " ", said), make("pre", { tabindex: "0" }, text));
 }
 
+/** What the independent gate said of a bound; nothing where a0's declared cost needed no gate. */
+function gatePart(certificate, limits) {
+  if (certificate.is_baseline || !limits.some((limit) => typeof limit.gate_bound === "number")) return [];
+  if (certificate.reason === "gate-refused") return [make("p", {}, make("span", { class: "badge warn" }, "⚠ The gate disagrees"), ` ${certificate.detail}`)];
+  return [make("p", {}, make("span", { class: "badge good" }, "✓ The gate agrees"), " It computed the bound again, from its own sums over the log.")];
+}
+
+/** A mixture in words: each candidate's share, and a₀'s, which is the rest. */
+function drawnFrom(mixture) {
+  const rest = 1 - mixture.reduce((sum, [, share]) => sum + share, 0);
+  return [...mixture.map(([row, share]) => `${row} (${percent(share)})`), `a₀ (${percent(Math.max(rest, 0))})`].join(", ");
+}
+
 /** The bounds of one certificate: warnings, then a row per constraint. */
 function boundPart(certificate, title, status) {
   const limits = certificate.limits ?? [], expected = limits.some((limit) => limit.bounds === "expected cost");
   const names = limits.map((_, i) => status.constraints?.[i]?.name ?? (limits.length > 1 ? `Constraint ${i + 1}` : "Cost"));
   return [make("h3", {}, `${title}: ${expected ? "bound on the expected cost" : "bound on the cost"}`), ...warnings(certificate),
-    ...(limits.length ? [limitTable(limits, names, status.units?.cost), make("p", { class: "note quiet" }, certificate.is_baseline ? KEY : `${KEY} ${SURE}`)]
+    ...(limits.length ? [limitTable(limits, names, status.units?.cost), ...gatePart(certificate, limits),
+      make("p", { class: "note quiet" }, certificate.is_baseline ? KEY : `${KEY} ${SURE}`)]
       : [make("p", { class: "quiet" }, "No bound is stored.")])];
 }
 
@@ -170,16 +179,17 @@ export function certificateParts(row, status) {
     make("dl", { class: "facts" }, ...pairs([
       ["Played", row.is_baseline ? "a₀, the safe action" : action(row.played)],
       JSON.stringify(row.proposed) === JSON.stringify(row.played) ? null : ["Proposed", action(row.proposed)],
+      certificate.mixture ? ["Drawn from", drawnFrom(certificate.mixture)] : null,
       ["Why", because(row)],
       ["State", brief(row.state, 400)],
       ["Step, episode", `${row.step} in ${brief(row.episode)}`],
       ["Mode", row.mode],
-      ["Certified actions", percent(row.certified_share)],
+      row.certified_share === null ? null : ["Certified actions", percent(row.certified_share)],
       ["Decided", clock(row.time)],
     ])),
     make("h3", {}, "Outcome"), ...outcomePart(row, units),
     make("h3", {}, "What the bound rests on"), restsOn(row, certificate),
-    certificate.feature?.length ? featurePart(certificate.feature, "Features φ of what was played") : null,
+    certificate.feature?.length ? featurePart(certificate.feature, certificate.mixture ? "Mean features φ of the mixture" : "Features φ of what was played") : null,
     row.proposal?.feature?.length ? featurePart(row.proposal.feature, "Features φ of what was proposed") : null,
     whole(row),
   ].filter(Boolean);

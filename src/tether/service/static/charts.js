@@ -137,8 +137,8 @@ export class Chart {
       parts.push(shape("text", { class: "tick", x: SPACE.left - 8, y: y + 4, "text-anchor": "end" }, this.format(value)));
     }
     const { x } = this.model, wanted = Math.max(3, Math.floor(this.inner.width / 100));
-    const whole = ticks(x[0], x.at(-1), wanted).filter(Number.isInteger);
-    for (const value of x.length === 1 ? x : whole) {
+    const whole = ticks(x[0], x.at(-1), wanted).filter(Number.isInteger), ends = x.length === 1 ? x : [x[0], x.at(-1)];
+    for (const value of whole.length > 1 || this.inner.width < 100 ? whole : ends) {
       const label = value.toLocaleString("en"), at = this.toX(value), half = label.length * 3.6;
       const anchor = at + half > this.width ? "end" : at - half < 0 ? "start" : "middle";
       parts.push(shape("text", { class: "tick", x: at, y: foot + 18, "text-anchor": anchor }, label));

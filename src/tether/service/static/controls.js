@@ -70,14 +70,15 @@ export class Ask {
     $("ask-form").addEventListener("submit", (event) => this.submit(event));
   }
 
-  /** title, text, yes (the button), style, mode (present mode, when a new one is to be chosen), act(why, mode). */
-  open({ title, text, yes, style = "primary", mode = null, act }) {
+  /** title, text, yes (the button), style, why (a reason to begin with, where there is no time to write one),
+   * mode (present mode, when a new one is to be chosen), act(why, mode). */
+  open({ title, text, yes, style = "primary", why = "", mode = null, act }) {
     this.act = act;
     $("ask-title").textContent = title;
     $("ask-text").textContent = text;
     $("ask-yes").textContent = yes;
     $("ask-yes").className = style;
-    $("ask-why").value = "";
+    $("ask-why").value = why;
     $("ask-why").removeAttribute("aria-invalid");
     $("ask-error").replaceChildren();
     const choices = Object.entries(MODES).map(([name, what]) => make("label", {},
@@ -86,6 +87,7 @@ export class Ask {
     $("ask-modes").replaceChildren(make("legend", {}, "New mode"), ...(mode === null ? [] : choices));
     this.dialog.showModal();
     (mode === null ? $("ask-why") : $("ask-modes").querySelector("input:checked")).focus();
+    if (why) $("ask-why").select();
   }
 
   async submit(event) {

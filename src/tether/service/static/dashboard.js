@@ -37,7 +37,7 @@ function showLogIn(message = "") {
 
 function refusal(error) {
   if (error.status === 401) return "This token is not valid: it is mistyped, expired or revoked.";
-  if (error.status === 403) return "This token may not read. Use one with the role read or admin.";
+  if (error.status === 403) return "This token may not read. Use one with the role read.";
   return error.message;
 }
 
@@ -174,7 +174,7 @@ async function openDecision(id) {
   history.replaceState(null, "", `#decision=${encodeURIComponent(id)}`);
   try {
     const row = await api.decision(id);
-    $("certificate-title").textContent = `Certificate of decision ${count(row.seq)}`;
+    $("certificate-title").textContent = `Certificate of entry ${count(row.seq)}`;
     body.replaceChildren(...certificateParts(row, page.status));
     body.scrollTop = 0;
   } catch (error) {
@@ -199,7 +199,7 @@ async function act(call) {
 
 const askStop = () => ask.open({
   title: "Stop?", text: "From the next decision on, only the safe action a₀ is played, in every worker, until somebody resumes.",
-  yes: "Stop now", style: "danger", act: (why) => act(() => api.stop(why)),
+  yes: "Stop now", style: "danger", why: "stopped from the dashboard", act: (why) => act(() => api.stop(why)),
 });
 const askResume = () => ask.open({
   title: "Resume?", text: `Learned actions may be played again, in ${page.status.mode} mode.`,
@@ -244,7 +244,7 @@ function wire() {
     button.addEventListener("click", () => { page.window = Number(button.dataset.window); choose("[data-window]", button); attempt(refresh); });
   }
   for (const button of document.querySelectorAll("[data-kind]")) {
-    button.addEventListener("click", () => { table.kind = button.dataset.kind; table.show([]); choose("[data-kind]", button); attempt(refresh); });
+    button.addEventListener("click", () => { table.choose(button.dataset.kind); choose("[data-kind]", button); attempt(refresh); });
   }
   const dialog = $("certificate");
   dialog.querySelector(".close").addEventListener("click", () => dialog.close());

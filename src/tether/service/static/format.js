@@ -48,7 +48,7 @@ export function percent(value) {
   if (typeof value !== "number" || !Number.isFinite(value)) return DASH;
   const hundred = 100 * value;
   const places = hundred !== 0 && hundred !== 100 && (hundred < 1 || hundred > 99) ? 1 : 0;
-  return `${hundred.toFixed(places)} %`;
+  return `${hundred.toFixed(places)}\u00a0%`;
 }
 
 /** A value followed by its unit, where it has one. */
@@ -113,6 +113,11 @@ const REASONS = {
 /** Why a decision is what it is, in words. */
 export function reason(code) {
   return REASONS[code] ?? String(code ?? DASH).replaceAll("-", " ");
+}
+
+/** The reason of a decision, with what the service says about it in detail; of shadow mode there is no more to say. */
+export function because(row) {
+  return row.detail && row.reason !== "shadow" ? `${reason(row.reason)} (${row.detail})` : reason(row.reason);
 }
 
 /** An element with attributes, event listeners (on…) and children; strings become text, never HTML. */

@@ -6,6 +6,9 @@ import { meanGain } from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
 
+/** A unit for the small line under a figure, which has room for a long one. */
+const inUnit = (unit, then) => (unit ? `${unit}${then}` : "");
+
 function showTiles(status, series) {
   const counts = status.counts ?? {};
   const known = (series?.margin_min ?? []).filter((value) => value !== null), smallest = known.length ? Math.min(...known) : null;
@@ -13,11 +16,11 @@ function showTiles(status, series) {
   const shown = (series?.count ?? []).reduce((sum, n) => sum + n, 0), span = shown < counts.decisions ? `last ${count(shown)}` : "all so far";
   const perOutcome = series ? meanGain(series) : null;
   const tiles = [
-    ["Decisions", count(counts.decisions), `${percent(share)} played a₀`],
-    ["Outcomes", count(counts.outcomes), counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
-    ["Certified actions", percent(status.certified_share), "of the action set, at the newest"],
-    ["Reward over a₀", withUnit(signed(perOutcome), status.units?.reward), `per decision, ${span}`],
-    ["Smallest margin", withUnit(margin(smallest, series?.threshold ?? 1), status.units?.cost?.[0]), span],
+    ["Decisions", count(counts.decisions), counts.decisions ? `${percent(share)} played a₀` : "none yet"],
+    ["Outcomes", count(counts.outcomes), !counts.outcomes ? "none yet" : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
+    ["Certified actions", percent(status.certified_share), "of the action set, last seen"],
+    ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
+    ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
     ["Gate refusals", count(counts.gate_refusals ?? 0), "bounds it did not confirm"],
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value, note]) =>

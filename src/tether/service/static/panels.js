@@ -70,7 +70,8 @@ export class Panels {
     const s = this.series, unit = this.units.cost?.[0];
     const mostly = (i) => 2 * s.baseline[i] > s.count[i];
     const values = s.margin_min, known = values.filter((value) => value !== null);
-    const smallest = known.length ? Math.min(...known) : null, largest = Math.max(...known, 0);
+    const smallest = known.length ? Math.min(...known) : null, tau = Math.abs(s.threshold) || 1;
+    const room = Math.max(...known, Number.isFinite(tau) ? tau / 4 : 0);  // so that rounding is not drawn as if it meant something
     const bucketed = s.count.some((n) => n > 1);
     const layers = [
       { kind: "ticks", values, only: mostly, style: "baseline" },
@@ -78,7 +79,7 @@ export class Panels {
     ];
     if (bucketed) layers.unshift({ kind: "whiskers", values, to: s.margin_mean, style: "spread" });
     this.margin.show({
-      x: s.index, layers, include: [0, -0.09 * (largest || 1)], lines: [{ at: 0, style: "tau", label: "τ" }],
+      x: s.index, layers, include: [room, -0.09 * (room || 1)], lines: [{ at: 0, style: "tau", label: "τ" }],
       shade: [{ from: -Infinity, to: 0, style: "over" }], empty: "No decision yet.",
       summary: `${count(s.index.length)} points; the smallest margin is ${number(smallest)}. Arrow keys move, Enter opens the certificate.`,
       tell: (i) => [
@@ -87,10 +88,10 @@ export class Panels {
         s.count[i] > 1 ? `a₀ in ${count(s.baseline[i])} of ${count(s.count[i])}` : mostly(i) ? "a₀" : "learned action",
       ],
     });
-    const parts = ["τ minus the upper bound on the cost of the tightest constraint: nothing may lie under the line."];
-    if (this.shadow) parts.push("Shadow mode: the points are what would have been played; a₀ acts.");
-    if (known.filter((value) => value >= 0 && value < 1e-6 * s.threshold).length > known.length / 5) {
-      parts.push("A point on the line is a ray played exactly as far as its bound allows.");
+    const parts = known.length ? ["Margin: τ minus the certified upper bound on the cost, of the tightest constraint. No point may lie under the line."] : [];
+    if (this.shadow && known.length) parts.push("Shadow mode: the points are proposals; a₀ acts.");
+    if (known.filter((value) => Math.abs(value) < 1e-6 * tau).length > known.length / 10) {
+      parts.push("A point on the line is no near miss: the learner goes exactly as far as its bound allows, and the bound lies above the true cost.");
     }
     if (bucketed) parts.push("Each point is the smallest margin of a run of decisions, the stroke reaches to its mean.");
     document.getElementById("margin-note").textContent = parts.join(" ");
@@ -98,7 +99,7 @@ export class Panels {
 
   source() {
     const said = this.series.baseline_reward_source ?? "";
-    if (said.startsWith("estimated")) return "a₀'s reward at the same states is estimated by the regression of rewards.";
+    if (said.startsWith("estimated")) return "Where another action acted, a₀'s reward is an estimate by the newest model.";
     return said && `a₀'s reward: ${said}.`;
   }
 
@@ -112,12 +113,12 @@ export class Panels {
       tell: (i) => [this.label(i), `${withUnit(signed(values[i]), unit)} over a₀ so far`],
     });
     document.getElementById("gain-now").textContent = known ? withUnit(signed(now), unit) : "";
-    document.getElementById("gain-note").textContent = `Sum of reward minus a₀'s reward ${s.before === null ? "over the decisions shown" : "since the log began"}. ${this.source()}`;
+    document.getElementById("gain-note").textContent = known ? `Sum of reward minus a₀'s reward ${s.before === null ? "over the decisions shown" : "since the log began"}. ${this.source()}` : "";
   }
 
   showReward() {
     const s = this.series, unit = this.units.reward;
-    const total = s.outcomes.reduce((sum, n) => sum + n, 0), width = Math.max(1, Math.min(5000, Math.round(total / 20)));
+    const total = s.outcomes.reduce((sum, n) => sum + n, 0), width = Math.max(1, Math.min(total, 5000, Math.max(100, Math.round(total / 20))));
     const both = s.outcomes.map((n, i) => (s.baseline_reward_sum[i] === null ? 0 : n));
     const observed = rolling(s.reward_sum, s.outcomes, width);
     const baseline = rolling(s.baseline_reward_sum.map((value) => value ?? 0), both, width);
@@ -133,15 +134,15 @@ export class Panels {
 
   showShare() {
     const s = this.series, raw = s.certified_share, known = raw.some((value) => value !== null);
-    const width = Math.max(1, Math.round(raw.length / 25)), values = rolling(raw.map((value) => value ?? 0), raw.map((value) => (value === null ? 0 : 1)), width);
+    const looks = raw.filter((value) => value !== null).length, width = Math.max(1, Math.round(looks / 10)), values = rolling(raw.map((value) => value ?? 0), raw.map((value) => (value === null ? 0 : 1)), width);
     this.share.show({
       x: known ? s.index : [], floor: 0, ceiling: 1, empty: "No decision yet.",
       layers: [{ kind: "area", values, style: "learned" }, { kind: "dots", values: raw, style: "learned faint" }, { kind: "line", values, style: "learned" }],
       summary: `Newest: ${percent(values.at(-1))}.`,
-      tell: (i) => [this.label(i), `${percent(raw[i])} of the actions certified`, `${percent(values[i])} on average`],
+      tell: (i) => [this.label(i), raw[i] === null ? "not looked at here" : `${percent(raw[i])} of the actions certified`, `${percent(values[i])} on average`],
     });
     document.getElementById("share-note").textContent =
-      `Share of the action set whose cost bound is under τ, at the state of each decision. Line: mean of ${count(width)}${s.count.some((n) => n > 1) ? " points" : ""}.`;
+      known ? `Share of the action set whose cost bound is under τ, looked at in about one decision in eight.${width > 1 ? ` Line: mean of the last ${count(width)} ${s.count.some((n) => n > 1) ? "points" : "looks"}.` : ""}` : "";
     document.getElementById("share-now").textContent = known ? percent(values.at(-1)) : "";
   }
 }

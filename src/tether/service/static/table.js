@@ -1,7 +1,7 @@
 // The table of recent decisions: rows stay in place while others arrive, so that focus and reading are not lost.
 
 import { kindBadge } from "./certificate.js";
-import { action, brief, clock, count, fixed, make, margin, placesFor, reason } from "./format.js";
+import { action, because, brief, clock, count, fixed, make, margin, placesFor } from "./format.js";
 
 const PAGE = 15, LARGEST = 200;
 
@@ -13,6 +13,7 @@ export class Decisions {
     this.rows = [];
     this.kind = "all";
     this.next = null;
+    this.most = PAGE;
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
       if (row && !String(getSelection())) openDecision(row.dataset.id);
@@ -25,21 +26,32 @@ export class Decisions {
 
   /** How many rows to ask for so that all that are shown get their newest values. */
   get wanted() {
-    return Math.min(LARGEST, Math.max(PAGE, this.rows.length));
+    return Math.min(LARGEST, this.most);
   }
 
-  /** Shows the newest page, joined to the older rows below it where nothing is missing between them. */
+  /** Shows decisions of another kind, from the newest on. */
+  choose(kind) {
+    this.kind = kind;
+    this.most = PAGE;
+    this.show([]);
+  }
+
+  /** Shows the newest page, joined to the older rows below it where nothing is missing between them; as many rows as
+   * were asked for, however many arrive. */
   refresh(page) {
     const oldest = page.decisions.at(-1)?.seq ?? 0;
     const older = this.rows.filter((row) => row.seq < oldest);
     const joined = older.length > 0 && page.decisions.some((row) => this.rows.some((known) => known.id === row.id));
     if (!joined) this.next = page.next;
-    this.show([...page.decisions, ...(joined ? older : [])]);
+    const rows = [...page.decisions, ...(joined ? older : [])];
+    if (rows.length > this.most) this.next = rows[this.most - 1].seq;
+    this.show(rows.slice(0, this.most));
   }
 
   /** Adds a page of older rows at the end. */
   extend(page) {
     this.next = page.next;
+    this.most = this.rows.length + PAGE;
     this.show([...this.rows, ...page.decisions.filter((row) => !this.rows.some((known) => known.id === row.id))]);
   }
 
@@ -70,8 +82,8 @@ export class Decisions {
     const places = placesFor(Math.abs(row.threshold)) + 1, shadow = row.mode === "shadow";
     const proposed = shadow && !row.proposed_is_baseline;
     const what = row.is_baseline && !proposed ? kindBadge(true) : kindBadge(!proposed && row.is_baseline, action(shadow ? row.proposed : row.played));
-    const why = proposed ? "would be played in live mode; a₀ acts" : `${reason(row.reason)}${row.detail ? ` (${row.detail})` : ""}`;
-    const label = `Decision ${row.seq}: open its certificate`;
+    const why = proposed ? "would be played in live mode; a₀ acts" : because(row);
+    const of = (what) => (proposed ? make("small", {}, what) : null), label = `Entry ${row.seq}: open the certificate`;
     const costs = row.outcome?.cost, cost = costs?.[row.constraint ?? 0] ?? costs?.[0];
     const seen = row.outcome ? (costs ? fixed(cost, places) : "not measured") : "–";
     const over = typeof cost === "number" && cost > row.threshold;
@@ -81,11 +93,11 @@ export class Decisions {
       make("td", { class: "wide-only state" }, brief(row.state, 42)),
       make("td", {}, what, row.bounds === "expected cost" ? make("small", {}, "expected cost") : null),
       make("td", { class: "mid-only why", title: why }, why),
-      make("td", { class: "number mid-only" }, fixed(row.bound, places)),
-      make("td", { class: "number" }, make("b", {}, margin(row.margin, row.threshold)),
+      make("td", { class: "number mid-only" }, fixed(row.bound, places), of("of the proposal")),
+      make("td", { class: "number" }, make("b", {}, margin(row.margin, row.threshold)), of("of the proposal"),
         row.radius_origin === "theorem" || (row.is_baseline && !proposed) ? null : make("small", { class: "warn-text" }, `⚠ ${row.radius_origin} β`)),
-      make("td", { class: "number mid-only" }, seen, over ? make("small", {}, "above τ") : null),
-      make("td", { class: "number wide-only" }, row.outcome ? fixed(row.outcome.reward, 3) : "–"));
+      make("td", { class: "number mid-only" }, seen, row.outcome && costs ? of("of a₀") : null, over ? make("small", {}, "above τ") : null),
+      make("td", { class: "number wide-only" }, row.outcome ? fixed(row.outcome.reward, 3) : "–", row.outcome ? of("of a₀") : null));
   }
 
   /** Arrow keys go from row to row. */

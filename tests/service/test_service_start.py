@@ -1,0 +1,130 @@
+"""`tether serve` at its two ends: it says where it is once it can answer, it is warm, and Ctrl-C ends it at once."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+import httpx
+import pytest
+from test_service_processes import configured, database, served  # noqa: F401
+
+
+def started(folder, **more):
+    command = [sys.executable, "-m", "tether.cli", "serve", str(folder / "service.toml")]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **more)
+
+
+def test_the_service_extra_can_do_what_the_tutorial_asks_for():
+    told = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert any(each.startswith("pyarrow") for each in told["project"]["optional-dependencies"]["service"])
+
+
+def test_the_address_is_said_when_it_can_be_opened(tmp_path):
+    address = configured(tmp_path)
+    process = started(tmp_path)
+    try:
+        for line in process.stderr:
+            if "the dashboard is at" in line:
+                break
+        assert f"{address}/" in line and httpx.get(f"{address}/healthz").status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+def test_a_port_that_is_taken_is_said_in_plain_words(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        configured(tmp_path, port=taken.getsockname()[1])
+        process = started(tmp_path)
+        _, said = process.communicate(timeout=90)
+    assert process.returncode == 2 and "cannot listen on 127.0.0.1" in said
+    assert "Traceback" not in said and "the dashboard is at" not in said
+
+
+def ends_at_once(folder, address, **environment):
+    """Ctrl-C while somebody waits for news: (seconds, return code, what the wait was answered)."""
+    answers = []
+    with served(folder, address, **environment) as process:
+        head = httpx.get(f"{address}/v1/status").json()["head"]["seq"]
+        ask = {"params": {"after": head, "wait": 20}, "timeout": 60}
+        waits = [
+            threading.Thread(target=lambda: answers.append(httpx.get(f"{address}/v1/events", **ask))) for _ in "ab"
+        ]
+        for each in waits:
+            each.start()
+        time.sleep(0.7)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+        seconds = time.monotonic() - began
+        for each in waits:
+            each.join()
+    return seconds, code, [(answer.status_code, answer.json()["head"]) for answer in answers], head
+
+
+def test_ctrl_c_ends_at_once_though_a_dashboard_is_open(tmp_path):
+    seconds, code, answers, head = ends_at_once(tmp_path, configured(tmp_path))
+    said = (tmp_path / "err").read_text()
+    assert seconds < 3.0 and code == 0 and answers == [(200, head)] * 2
+    assert "Traceback" not in said and "ERROR" not in said and "WARNING" in said  # no tokens are set
+
+
+@pytest.mark.slow
+def test_several_workers_end_at_once_too(tmp_path, database):  # noqa: F811
+    address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
+    seconds, code, answers, head = ends_at_once(tmp_path, address, TETHER_TEST_STORE=database.address)
+    said = (tmp_path / "err").read_text()
+    assert seconds < 5.0 and code == 0 and answers == [(200, head)] * 2
+    assert "Traceback" not in said and "ERROR" not in said
+
+
+WARM = """
+import gc, json, sys
+import numpy as np
+from tether.live.advisor import Advisor
+from tether.live.modes import Criteria
+from tether.problem.action_sets import FiniteActions, StarActions
+from tether.problem.problem import Problem
+from tether.service.run import warm_up
+
+kind, horizon, listed = json.loads(sys.argv[1])
+rows = np.array([[0.5, 0.0, 0.0], [0.4, 0.5, 0.0], [0.4, 0.0, 0.5]])
+asked = []
+
+def actions(state):
+    asked.append(state)
+    return StarActions(rows[0], rows[1:]) if kind == "star" else FiniteActions(rows, 0)
+
+problem = Problem(horizon=horizon, threshold=(0.5,), noise=(0.05,), dimension=3, actions=actions,
+                  baseline_cost=lambda step, state: 0.1, states=range(3) if listed else None)
+advisor = Advisor(problem)
+before, seen = advisor.store.head(), len(asked)
+warm_up(advisor)
+assert advisor.store.head() == before and len(asked) == seen
+
+def kernels():
+    dispatchers = [each for each in gc.get_objects() if type(each).__name__ == "CPUDispatcher"]
+    return {f"{each.py_func.__module__}.{each.py_func.__name__}": len(each.signatures) for each in dispatchers}
+
+had = kernels()
+for step in range(horizon):
+    decision = advisor.decide(1, step, "day")
+    advisor.record(decision.id, 0.5, 0.1, 2)
+print(json.dumps([name for name, number in kernels().items() if number != had.get(name)]))
+"""
+
+
+@pytest.mark.parametrize("case", [["star", 1, True], ["finite", 3, True], ["star", 3, False]])
+def test_after_the_start_no_decision_or_outcome_waits_for_a_kernel(case):
+    done = subprocess.run(
+        [sys.executable, "-c", WARM, json.dumps(case)], capture_output=True, text=True, timeout=300, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
