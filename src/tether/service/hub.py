@@ -39,7 +39,9 @@ class Waiting:
     pending: Pending = NOT_BEGUN
 
     def begun(self) -> bool:
-        """Do the first half; False if it fails, which is then the answer."""
+        """Do the first half; False if it fails, which is then the answer, or if nobody waits for one any more."""
+        if self.answer.done():
+            return False
         try:
             self.pending = self.begin()
         except Exception as failure:  # of this request alone: the others of the batch are not to suffer for it
