@@ -7,7 +7,7 @@ CISR := .venv-cisr
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: reproduce test test-slow test-cisr cisr lint bench bench-peers docs lock clean
+.PHONY: reproduce test test-slow test-cisr cisr lint bench bench-live bench-peers docs lock clean
 
 reproduce: $(READY)
 	$(BIN)/tether reproduce all
@@ -35,6 +35,12 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+# The live figures: a decision in process, and over HTTP on SQLite and PostgreSQL. Kills, soak and fuzz have no ratio:
+# benchmarks/live_kill.py, live_soak.py and fuzz.py, short in `make test-slow`.
+bench-live: $(READY)
+	$(BIN)/python benchmarks/live_decide.py --sqlite
+	$(BIN)/python benchmarks/live_http.py --postgres
 
 bench-peers: $(READY) $(PEERS)/.ready
 	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python

@@ -27,6 +27,7 @@ COIN = "tests/contract/test_randomised_agents.py"
 LAKE = "tests/planning/test_frozen_lake.py"
 LEAN = "tests/reference/test_lean.py"
 LEAN_STATES = "tests/contract/test_lean_states.py"
+LIVE = "tests/live"
 
 
 @dataclass(frozen=True)
@@ -702,6 +703,69 @@ FAULTS = (
         "max(initial=0.0) <= SAME",
         "max(initial=0.0) <= np.inf",
         f"{LEAN_STATES}::test_sums_over_other_features_are_not_restored",
+    ),
+    Fault(
+        "live: the gate looks at nothing",
+        "live/judge.py",
+        'return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection',
+        "return proposal, verdict, objection",
+        f"{LIVE}/test_gate.py::test_a_learner_that_lies_is_stopped_and_the_log_says_so",
+    ),
+    Fault(
+        "live: the gate takes any radius",
+        "live/gate.py",
+        "if not shown.radius.value >= radius:",
+        "if False:",
+        f"{LIVE}/test_gate.py::test_altered_evidence_is_refused",
+    ),
+    Fault(
+        "live: a missing cost counts as 0",
+        "live/learner.py",
+        "costs = None if cost is None else np.array(cost, dtype=np.float64)",
+        "costs = np.array(cost if cost is not None else [0.0], dtype=np.float64)",
+        f"{LIVE}/test_learner.py::test_a_missing_cost_never_changes_the_cost_sums",
+    ),
+    Fault(
+        "live: shadow mode acts",
+        "live/judge.py",
+        'if ledger.mode == "shadow":',
+        "if False:",
+        f"{LIVE}/test_modes.py::test_in_shadow_the_safe_action_acts_and_the_proposal_is_logged",
+    ),
+    Fault(
+        "live: the kill switch is not looked at",
+        "live/judge.py",
+        "if ledger.stopped is not None:",
+        "if False:",
+        f"{LIVE}/test_modes.py::test_the_kill_switch_gives_the_safe_action_everywhere_until_it_is_released",
+    ),
+    Fault(
+        "live: a decision that is not logged leaves all the same",
+        "live/advisor.py",
+        "return self._unlogged(body, pending.request, error)",
+        "return LiveDecision.from_body(body, self.states, 0)",
+        f"{LIVE}/test_advisor_failures.py::test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so",
+    ),
+    Fault(
+        "live: a mixture is taken on trust",
+        "live/gate.py",
+        "why = not_drawn(known.actions, _row_of(known, action), drawn)",
+        'why = ""',
+        f"{LIVE}/test_randomised.py::test_the_gate_refuses_what_was_not_drawn_and_what_the_mixture_does_not_certify",
+    ),
+    Fault(
+        "live: the mean of a mixture is learned from, not what was drawn",
+        "live/outcomes.py",
+        'decision["drawn"] or decision["certificate"]["feature"]',
+        'decision["certificate"]["feature"]',
+        f"{LIVE}/test_randomised.py::test_the_outcome_teaches_the_action_that_was_drawn",
+    ),
+    Fault(
+        "live: an altered body is not noticed",
+        "live/chain.py",
+        "if (computed := _hash_of(entry)) != entry.hash:",
+        "if (computed := entry.hash) != entry.hash:",
+        f"{LIVE}/test_audit.py::test_the_command_line_names_the_altered_entry",
     ),
 )
 
