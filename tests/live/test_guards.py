@@ -181,3 +181,27 @@ def test_a_budget_for_other_constraints_is_refused(world):
 def test_guards_survive_the_log():
     guards = Guards(budget=(1.5, 2.0), budget_window=7, max_age=3.0, live_rate=0.2)
     assert Guards.from_json(guards.to_json()) == guards
+
+
+def test_a_frozen_sensor_does_not_become_fresh_when_the_clock_is_set_back(world):
+    advisor, state = learned(world, clock=lambda: 999.0)
+    time = {"now": 1000.0}
+    watched = Advisor(
+        world.problem, advisor.store, guards=Guards(max_age=5.0, max_ahead=1.0), clock=lambda: time["now"], refresh=None
+    )
+    assert not watched.decide(state, observed_at=1000.0).is_baseline
+    for time["now"] in (4600.0, 1000.0):
+        assert watched.decide(state, observed_at=1000.0).reason == "stale-input"
+
+
+def test_after_a_clock_that_was_ahead_somebody_must_say_that_it_is_right(world):
+    advisor, state = learned(world, clock=lambda: 999.0)
+    time = {"now": 1000.0}
+    watched = Advisor(world.problem, advisor.store, guards=Guards(max_age=5.0), clock=lambda: time["now"], refresh=None)
+    time["now"] = 1e6
+    assert watched.decide(state, observed_at=1000.0).reason == "stale-input"
+    time["now"] = 1001.0
+    stuck = watched.decide(state, observed_at=1001.0)
+    assert stuck.reason == "stale-input" and "say so by resume()" in stuck.detail
+    watched.resume(by="ann", why="the clock was a year ahead, and is right now")
+    assert not watched.decide(state, observed_at=1001.0).is_baseline

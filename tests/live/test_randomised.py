@@ -4,18 +4,20 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from tether import Advisor
+from tether import Advisor, Problem
 from tether.agents.slucb_qvi import SlucbConfig
 from tether.errors import InputError
 from tether.live.audit import replay
+from tether.live.audit_export import export
 from tether.live.certificate import Certificate
 from tether.live.gate import is_safe_action
 from tether.live.guards import Guards
 from tether.live.memory_store import MemoryStore
 from tether.live.mixed import Drawn, drawn_row, mean_feature, parts_of
-from tether.live.modes import Criteria
+from tether.live.modes import Criteria, PromotionRefused, unmet
 from tether.live.proposal import coin_of, proposal_of, with_margin
 from tether.problem.action_sets import feature_of
 from tether.records import Mixture
@@ -94,7 +96,7 @@ def test_the_outcome_teaches_the_action_that_was_drawn():
     mixed = [d for d in decisions if d.certificate.mixture is not None]
     for decision in mixed:
         told = outcomes[decision.id]
-        assert told["feature"] == list(decision.feature) and told["bound"] is None
+        assert told["feature"] == list(decision.feature) and told["drawn"]
     assert any(outcomes[d.id]["feature"] != list(d.certificate.feature) for d in mixed)
 
 
@@ -203,3 +205,67 @@ def test_every_safe_cost_and_several_constraints_are_examined_too(constraints):
     decisions = Plant(gamma, noise=0.02, states=3).play(advisor, 200, horizon=2)
     assert sum(d.certificate.mixture is not None for d in decisions) > 20 and advisor.status().refusals == 0
     assert replay(advisor.store, problem).holds
+
+
+def test_the_gate_refuses_a_mixtures_bound_that_is_a_little_too_small():
+    learner, known = mixing(), FINITE.look_up(1)
+
+    def understated(proposal, coin):
+        return replace(proposal, evidence=tuple(replace(e, bound=e.bound - 1e-7) for e in proposal.evidence)), coin
+
+    assert "the certificate's bound is" in forged(learner, known, understated)
+
+
+def test_large_features_are_no_reason_to_refuse_a_mixture():
+    rng = np.random.default_rng(0)
+    rows = 1e5 * rng.dirichlet(np.ones(3), size=(2, 5))
+    gamma = 1e-5 * np.array([0.2, 0.5, 0.4])
+    safe = (rows @ gamma).argmin(axis=1)
+    costs = (rows[np.arange(2), safe] @ gamma)[None]
+    told = {
+        "horizon": 1,
+        "threshold": float(costs.max()) + 0.05,
+        "noise": 0.02,
+        "feature_norm": 1e5,
+        "gamma_norm": 1e-5,
+    }
+    problem = Problem.from_table(features=rows, baseline_action=safe, baseline_cost=costs, **told)
+    advisor = mixer(problem)
+    decisions = Plant(gamma[None, None], noise=0.02, states=2).play(advisor, 60)
+    assert advisor.status().refusals == 0 and any(d.certificate.mixture is not None for d in decisions)
+
+
+def test_costs_above_a_mixtures_bound_on_average_refuse_promotion():
+    advisor = mixer(FINITE, mode="guarded", watch=False, guards=Guards(guarded_rate=1.0))
+    plant = Plant(FINITE_GAMMA, noise=0.02, states=3)
+    plant.play(advisor, 100, horizon=2)
+    assert advisor.replica.ledger.since.drawn > 10  # and what is drawn may cost more than the mean: no reason to refuse
+    assert not any("exceeded its bounds" in why for why in unmet(Criteria(), advisor.replica.ledger, (0.02,), None))
+    for count in range(200):
+        decision = advisor.decide(plant.state(), count % 2)
+        shift = 0.5 if decision.certificate.mixture else 0.0
+        costs = [z + shift for z in plant.measure(count % 2, decision.feature)]
+        advisor.record(decision.id, 0.1, costs, plant.state())
+    with pytest.raises(PromotionRefused, match="exceeded its bounds"):
+        advisor.promote("live", by="me", why="test", criteria=Criteria())
+
+
+def test_tables_hold_what_was_mixed_and_what_was_drawn(tmp_path):
+    advisor, decisions = played("finite", 60)
+    export(advisor.store, tmp_path)
+    rows = pq.read_table(tmp_path / "decisions.parquet").to_pylist()
+    for row, decision in zip(rows, decisions, strict=True):
+        mixture = decision.certificate.mixture
+        assert row["bounds"] == "expected cost" or mixture is None
+        assert (row["mixture"] is None) == (mixture is None) == (row["drawn"] is None)
+        assert row["drawn"] is None or tuple(row["drawn"]) == decision.feature
+    outcomes = pq.read_table(tmp_path / "outcomes.parquet").to_pylist()
+    assert [o["drawn"] for o in outcomes] == [d.certificate.mixture is not None for d in decisions]
+
+
+def test_a_refused_proposal_does_not_hold():
+    _, decisions = played("finite", 40)
+    certificate = next(d.certificate for d in decisions if d.certificate.mixture is not None)
+    assert certificate.holds and not certificate.because("gate-refused", "").holds
+    unconfirmed = tuple(replace(limit, gate_bound=math.inf) for limit in certificate.limits)
+    assert not replace(certificate, limits=unconfirmed).holds

@@ -229,3 +229,27 @@ def test_closing_lets_go_of_every_connection(postgres_server, postgres_place):
     while postgres_place.execute(sql) != [(0,)]:
         assert time.monotonic() < give_up
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("trouble", ["the listener", "its thread"])
+def test_a_silence_ends_whatever_happens_to_who_listens(store, monkeypatch, trouble):
+    """Otherwise one bad moment would shut the log for good."""
+    store.append([draft(1)])
+
+    def out_of_files():
+        raise OSError("too many open files")
+
+    def out_of_threads(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as broken:
+        if trouble == "the listener":
+            broken.setattr(store, "_call", out_of_files)
+        else:
+            broken.setattr(threading.Thread, "start", out_of_threads)
+        store._wait_for_server()
+        deadline = time.monotonic() + 5.0
+        while store._silent and time.monotonic() < deadline:
+            time.sleep(0.01)
+    store.append([draft(2)])
+    assert numbers(store) == [1, 2]

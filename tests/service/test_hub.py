@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from service_app import new_advisor
+from service_app import new_advisor, serving
 
 from tether.errors import InputError
+from tether.live.store import Head
 from tether.service.hub import Hub
 from tether.service.models import DecisionRequest
+from tether.service.watch import Watch
 
 
 class Counting:
@@ -88,3 +90,60 @@ def test_a_caller_who_hangs_up_later_leaves_a_whole_decision_behind():
     again, decisions, advisor = at_the_hub(work)
     assert [entry.body["decision_id"] for entry in decisions] == [again.decision.id]
     assert advisor._in_flight == 0 and advisor.status().decisions == 1
+
+
+class Panic(BaseException):
+    """What an extension in another language may raise."""
+
+
+@pytest.mark.parametrize("error", [StopIteration("odd"), Panic("odd"), GeneratorExit()])
+def test_whatever_a_first_half_raises_the_hub_goes_on(error):
+    async def work(hub, store):
+        begin = hub.advisor.begin_decide
+
+        def broken(state, *more, **named):
+            if state == 1:
+                raise error
+            return begin(state, *more, **named)
+
+        hub.advisor.begin_decide = broken
+        first = await asyncio.gather(ask(hub), ask(hub, state=1), ask(hub), return_exceptions=True)
+        return [*first, await ask(hub)]
+
+    (one, bad, two, later), decisions, _ = at_the_hub(work)
+    assert isinstance(bad, RuntimeError) and all(each.decision.logged for each in (one, two, later))
+    assert len(decisions) == 3
+
+
+def test_the_status_is_computed_under_the_advisors_lock():
+    """A hash that is computed while an outcome is being learned would be kept, and logged with the next decision."""
+    advisor = new_advisor()
+    learner, plain = advisor.replica.learner, advisor.replica.learner.model_hash
+
+    def watched(step):
+        assert advisor._lock._is_owned()
+        return plain(step)
+
+    learner.model_hash = watched
+    with serving(advisor) as client:
+        assert client.post("/v1/decisions", json={"state": 0}).status_code == 200
+        assert client.get("/v1/status").json()["model_hash"] == plain(0)
+
+
+def test_a_watch_outlives_whatever_the_log_raises():
+    class Broken:
+        fails = 0
+
+        def head(self):
+            self.fails += 1
+            if self.fails == 2:
+                raise OSError("too many open files")
+            return Head(self.fails, "")
+
+    async def run():
+        watch = Watch(Broken())
+        grown = await watch.head_after(2, 5.0)
+        await watch.close()
+        return grown
+
+    assert asyncio.run(run()) == 3

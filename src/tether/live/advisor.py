@@ -29,7 +29,7 @@ from tether.live.modes import Criteria, Mode
 from tether.live.outcomes import outcome_body
 from tether.live.pending import Pending, drafts_of, fresh_entries
 from tether.live.states import StateCodec, encode_action
-from tether.live.store import Appended, Draft, Entry, Store
+from tether.live.store import Appended, Draft, Entry, Store, canonical
 from tether.problem.problem import Problem
 from tether.records import State
 
@@ -225,7 +225,8 @@ class Advisor(Control):
                 self._recent.pop(id, None)
                 self._take(fresh_entries(pending.drafts, appended))
                 self._after_outcome()
-        if not fresh and entry.text != pending.drafts[0].text and entry.body != json.loads(pending.drafts[0].text):
+        told = pending.drafts[0].text
+        if not fresh and entry.text != told and canonical(entry.body) != canonical(json.loads(told)):
             raise AlreadyRecorded(
                 f"decision {id!r} has another outcome already (entry {entry.seq}): an outcome is counted exactly once, "
                 "and the first stands."

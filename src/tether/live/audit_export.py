@@ -31,12 +31,13 @@ def export(store: Store, folder: Path) -> dict[str, int]:
     decisions = [
         *entry,
         *(column(name, text) for name in ("decision_id", "key", "episode", "state", "mode", "proposed", "played")),
-        *(column(name, text) for name in ("reason", "detail", "origin", "model_hash", "library", "kernel")),
+        *(column(name, text) for name in ("reason", "detail", "origin", "bounds", "mixture")),
+        *(column(name, text) for name in ("model_hash", "library", "kernel")),
         column("step", pa.int64()),
         column("is_baseline", pa.bool_()),
         *(column(name, pa.float64()) for name in ("observed_at", "decided_at", "certified")),
         *(column(name, numbers) for name in ("feature", "bound", "threshold", "margin", "radius", "baseline_cost")),
-        *(column(name, numbers) for name in ("gate_bound", "proposed_bound")),
+        *(column(name, numbers) for name in ("gate_bound", "proposed_bound", "drawn")),
         *(column(name, pa.int64()) for name in ("data_version", "rests_on")),
     ]
     outcomes = [
@@ -44,6 +45,7 @@ def export(store: Store, folder: Path) -> dict[str, int]:
         *(column(name, text) for name in ("decision_id", "state", "applied", "next_state")),
         column("step", pa.int64()),
         column("reward", pa.float64()),
+        column("drawn", pa.bool_()),
         *(column(name, numbers) for name in ("feature", "cost", "bound")),
     ]
     try:
@@ -84,19 +86,20 @@ def _decision(entry: Entry) -> dict[str, Any]:
     proposal = body["proposal"]
     return {
         **_place(entry),
-        **{name: body[name] for name in (*names, "certified")},
+        **{name: body[name] for name in (*names, "certified", "drawn")},
         **{name: canonical(body[name]) for name in ("episode", "state", "proposed", "played")},
         **{name: certificate[name] for name in ("feature", "model_hash", "library", "kernel", "data_version")},
         **{name: _numbers(limits, name) for name in ("bound", "threshold", "margin", "radius")},
         **{name: _numbers(limits, name) for name in ("baseline_cost", "gate_bound")},
-        "origin": limits[0]["origin"],
+        **{name: limits[0][name] for name in ("origin", "bounds")},
+        "mixture": None if certificate["mixture"] is None else canonical(certificate["mixture"]),
         "proposed_bound": None if proposal is None else _numbers(proposal["limits"], "bound"),
         "rests_on": certificate["seq"],
     }
 
 
 def _outcome(entry: Entry) -> dict[str, Any]:
-    names = ("decision_id", "step", "reward", "feature", "cost", "bound")
+    names = ("decision_id", "step", "reward", "feature", "cost", "bound", "drawn")
     texts = {name: canonical(entry.body[name]) for name in ("state", "applied", "next_state")}
     return {**_place(entry), **{name: entry.body[name] for name in names}, **texts}
 

@@ -83,8 +83,13 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Whether this justifies its action: a_0(s), or finite bounds under τ that the gate confirmed."""
+        if self.reason == "gate-refused":
+            return self.is_baseline
         return self.is_baseline or all(
-            math.isfinite(limit.bound) and limit.bound <= limit.threshold and limit.gate_bound is not None
+            limit.gate_bound is not None
+            and math.isfinite(limit.bound)
+            and math.isfinite(limit.gate_bound)
+            and limit.bound <= limit.threshold
             for limit in self.limits
         )
 

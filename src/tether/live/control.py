@@ -259,6 +259,7 @@ class Control:
             seq=head.seq,
             head=head.hash,
             data_version=replica.learner.version,
+            model_hash=replica.learner.model_hash(0),
             decisions=ledger.ever.decisions,
             baseline=ledger.ever.baseline,
             proposed=ledger.ever.proposed,

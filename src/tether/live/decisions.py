@@ -96,7 +96,7 @@ class Status:
     """Where an advisor stands, as of entry `seq` of its log.
 
     `outcomes` counts what was learned from, `baseline` and `proposed` how many decisions played a_0 and how many wanted
-    something else, `unsynced` entries that have arrived out of order and wait for others.
+    something else, `unsynced` entries that have arrived out of order and wait for others. `model_hash` is of step 0.
     """
 
     mode: str
@@ -105,6 +105,7 @@ class Status:
     seq: int
     head: str
     data_version: int
+    model_hash: str
     decisions: int
     baseline: int
     proposed: int

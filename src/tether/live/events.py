@@ -66,7 +66,7 @@ class DecisionMade(Event):
 class OutcomeRecorded(Event):
     """What was seen after a decision. `feature` (d,) is φ of the action that was *applied*; `cost` (M,) or null.
 
-    `bound` (M,) is the certificate's, if it speaks of the applied action.
+    `bound` (M,) is the certificate's, if it speaks of the applied action, or of the mixture that it was `drawn` from.
     """
 
     kind: ClassVar[str] = "outcome"
@@ -80,6 +80,7 @@ class OutcomeRecorded(Event):
     cost: list[FiniteFloat] | None
     next_state: JsonValue
     bound: list[FiniteFloat] | None = None
+    drawn: bool = False
 
     def keys(self) -> tuple[str, ...]:
         """Exactly one outcome per decision."""

@@ -43,15 +43,12 @@ MIXED = 1e-6
 
 
 class Point(NamedTuple):
-    """Where a bound is examined: φ = f + Σ shares·(ends − f) (d,), shares (n,) of ends (n, d); n = 1 unless mixed.
-
-    `rounding` is the part of its ends' widths by which the width of φ may have been rounded up.
-    """
+    """Where a bound is examined: φ = f + Σ shares·(ends − f) (d,), shares (n,) of ends (n, d); n = 1 unless mixed."""
 
     feature: Array
     shares: Array
     ends: Array
-    rounding: float = 0.0
+    is_mixed: bool
 
 
 class Verdict(NamedTuple):
@@ -175,18 +172,19 @@ class Gate:
         shape = self._shape(model, step, known, point, j)
         own, _ = bound_at(model, shape, j, radius)
         same, doubt = bound_at(model, shape, j, shown.radius.value)
-        if not (isfinite(own) and isfinite(same) and isfinite(shown.bound) and isfinite(doubt)):
+        upward = doubt + shown.radius.value * self._rounded_up(model, point)
+        if not (isfinite(own) and isfinite(same) and isfinite(shown.bound) and isfinite(upward)):
             return "a bound is not finite, or the safe cost contradicts the data", own, doubt
         declared = float(known.baseline_cost[step, j])
         gap = tau - declared if isfinite(declared) else abs(tau)
-        if doubt > WORST_DOUBT * gap:
+        if upward > WORST_DOUBT * gap:
             return (
-                f"rounding of {doubt:.3g} is too much beside a gap of {gap:.3g}: the data are ill-conditioned",
+                f"rounding of {upward:.3g} is too much beside a gap of {gap:.3g}: the data are ill-conditioned",
                 own,
                 doubt,
             )
-        if not abs(same - shown.bound) <= doubt:
-            return f"the certificate's bound is {shown.bound!r}, the gate's {same!r}, ± {doubt:.3g}", own, doubt
+        if not -doubt <= shown.bound - same <= upward:
+            return f"the certificate's bound is {shown.bound!r}, the gate's {same!r}, ± {upward:.3g}", own, doubt
         if not (shown.bound <= tau and own <= tau + doubt):
             return f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}", own, doubt
         return "", own, doubt
@@ -195,19 +193,22 @@ class Gate:
         """What the bound at a point is made of, for one constraint."""
         terms, f, declared = self.terms, known.actions.phi_0, float(known.baseline_cost[step, j])
         if terms.conditioning == "state":
-            shape = conditioned(model, point.feature, f, declared, j, terms.reduces)
-        elif terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
+            return conditioned(model, point.feature, f, declared, j, terms.reduces)
+        if terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
             ends = sum(plain(model, end, j).norm for end in (*point.ends, f))
-            shape = plain(model, point.feature, j)._replace(norm=ends)
-        else:  # c(f) is a known fact, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
-            away = point.shares @ point.ends
-            shape = plain(model, away @ terms.basis, j)
-            known_part = declared * (1.0 - float(point.shares.sum())) + float(terms.known_gamma[step, j] @ away)
-            shape = shape._replace(mean=known_part + shape.mean)
-        if not point.rounding:
-            return shape
-        widths = np.sqrt(np.square((point.ends @ terms.basis) @ model.whitener).sum(axis=1))
-        return shape._replace(wider=shape.wider + point.rounding * float(point.shares @ widths))
+            return plain(model, point.feature, j)._replace(norm=ends)
+        # c(f) is a known fact, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
+        away = point.shares @ point.ends
+        shape = plain(model, away @ terms.basis, j)
+        known_part = declared * (1.0 - float(point.shares.sum())) + float(terms.known_gamma[step, j] @ away)
+        return shape._replace(mean=known_part + shape.mean)
+
+    def _rounded_up(self, model: Model, point: Point) -> float:
+        """By how much the certificate may have enlarged the width of a mixture."""
+        if not point.is_mixed:
+            return 0.0
+        widths = np.sqrt(np.square((point.ends @ self.terms.basis) @ model.whitener).sum(axis=1))
+        return MIXED * float(point.shares @ widths)
 
     def _model(self, step: int) -> Model | None:
         """The stage of a step, solved once per observation."""
@@ -229,11 +230,11 @@ def _point_of(known: KnownState, action: Action, feature: Array, drawn: Drawn | 
     """What the evidence speaks of: the action, or the mixture that it was drawn from."""
     if drawn is None:
         if isinstance(action, StarAction):
-            return Point(feature, np.array([action.length]), known.actions.endpoints[[action.ray]])
-        return Point(feature, np.ones(1), feature[None])
+            return Point(feature, np.array([action.length]), known.actions.endpoints[[action.ray]], False)
+        return Point(feature, np.ones(1), feature[None], False)
     weights = weights_of(known.actions, drawn.mixture.probabilities)
     rows = np.flatnonzero(weights)
-    return Point(drawn.mixture.mean_feature, weights[rows], known.actions.endpoints[rows], MIXED)
+    return Point(drawn.mixture.mean_feature, weights[rows], known.actions.endpoints[rows], True)
 
 
 def is_safe_action(known: KnownState, action: Action) -> bool:

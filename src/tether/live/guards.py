@@ -80,7 +80,10 @@ def stale(guards: Guards, observed_at: float | None, now: float, latest: float) 
     if guards.max_age is None:
         return ""
     if not math.isfinite(now) or latest - now > guards.max_ahead:
-        return f"the clock says {now:.3f}, but a decision was made at {latest:.3f}: it went back, ages mean nothing"
+        return (
+            f"the clock says {now:.3f}, but a decision was made at {latest:.3f}: it went back, ages mean nothing. If "
+            "it was ahead then and is right now, say so by resume()"
+        )
     if observed_at is None:
         return f"the request does not say when its state was observed, and max_age is {guards.max_age:g} s"
     age = now - observed_at

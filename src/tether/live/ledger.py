@@ -12,7 +12,10 @@ from tether.live.store import Entry
 
 @dataclass
 class Counts:
-    """Counts since some point of the log. `excess` (M,) sums cost − bound over `compared` outcomes."""
+    """Counts since some point of the log. `excess` (M,) sums cost − bound over `compared` outcomes.
+
+    The `drawn` ones among these had a bound on a mixture's mean; `square` (M,) sums (cost − bound)² over them.
+    """
 
     decisions: int = 0
     baseline: int = 0
@@ -21,7 +24,9 @@ class Counts:
     outcomes: int = 0
     costs: int = 0
     compared: int = 0
+    drawn: int = 0
     excess: list[float] = field(default_factory=list)
+    square: list[float] = field(default_factory=list)
 
     def decided(self, body: dict[str, Any]) -> None:
         """One decision more."""
@@ -36,8 +41,10 @@ class Counts:
         self.costs += cost is not None
         if cost is not None and bound is not None:
             self.compared += 1
+            self.drawn += body["drawn"]
             for j, (z, limit) in enumerate(zip(cost, bound, strict=True)):
                 self.excess[j] += z - limit
+                self.square[j] += (z - limit) ** 2 if body["drawn"] else 0.0
 
 
 class Ledger:
@@ -64,7 +71,7 @@ class Ledger:
         self.ever, self.since = self._zero(), self._zero()
 
     def _zero(self) -> Counts:
-        return Counts(excess=[0.0] * len(self.threshold))
+        return Counts(excess=[0.0] * len(self.threshold), square=[0.0] * len(self.threshold))
 
     def apply(self, entry: Entry) -> None:
         """Take the next entry of the log into account."""
@@ -82,7 +89,7 @@ class Ledger:
             case "stopped":
                 self.stopped = body
             case "resumed":
-                self.stopped = None
+                self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
             case "tripped":
                 self.tripped = body
                 self.alarms = max(self.alarms, body["number"] + 1)
@@ -97,7 +104,7 @@ class Ledger:
         self.recent.append(int(not body["is_baseline"]))
         if body["certified"] is not None:
             self.certified = body["certified"]
-        if body["decided_at"] is not None and body["reason"] != "stale-input":  # or a jump ahead would last for ever
+        if body["decided_at"] is not None:
             self.latest = max(self.latest, body["decided_at"])
 
     def _seen(self, body: dict[str, Any]) -> None:

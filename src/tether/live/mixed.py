@@ -61,6 +61,7 @@ def not_drawn(actions: ActionSet, row: int, drawn: Drawn) -> str:
         return f"the probabilities sum to {total!r}"
     if not 0.0 <= coin < 1.0 or drawn_row(actions, p, coin)[0] != row:
         return f"{coin!r} does not draw candidate {row}"
-    if not np.abs(mixture.mean_feature - mean_feature(actions, p)).max() <= 1e-12:
+    rounding = 1e-12 * max(1.0, float(np.abs(actions.endpoints).max()))
+    if not np.abs(mixture.mean_feature - mean_feature(actions, p)).max() <= rounding:
         return "the mean feature is not that of the mixture"
     return ""

@@ -33,7 +33,8 @@ class Criteria:
         answered: share of the decisions that have an outcome, at least.
         costs: share of the outcomes that have a cost, at least.
         refusals: refusals by the gate, at most.
-        excess: how far the observed costs may lie above the certificates' bounds on average, in standard errors of σ.
+        excess: how far the observed costs may lie above the certificates' bounds on average, in standard errors of σ
+            (with RSLUCB-QVI, where a bound is on the mean of what may be drawn, in those that the costs show).
             An exact bound passes 3 but for one time in a thousand.
     """
 
@@ -80,7 +81,9 @@ def unmet(criteria: Criteria, ledger: "Ledger", noise: tuple[float, ...], alarm:
     for j, sigma in enumerate(noise):
         if since.compared and math.isfinite(criteria.excess):
             mean = since.excess[j] / since.compared
-            limit = criteria.excess * sigma / math.sqrt(since.compared)
+            # noise alone, but for what was drawn, which scatters around its mixture's mean as well
+            scatter = (since.compared - since.drawn) * sigma**2 + max(since.drawn * sigma**2, since.square[j])
+            limit = criteria.excess * math.sqrt(scatter) / since.compared
             if not mean <= limit:
                 found.append(
                     f"cost {j} exceeded its bounds by {mean:.4g} on average over {since.compared} outcomes, the most "

@@ -53,14 +53,12 @@ def outcome_body(
         "cost": None if costs is None else costs.tolist(),
         "next_state": states.encode(next_state),
         "bound": bound,
+        "drawn": bound is not None and decision["drawn"] is not None,
     }
 
 
 def bounds_of(decision: dict[str, Any]) -> list[float] | None:
-    """The bounds (M,) of a logged decision's certificate on the cost of its action; None if one is not a number, or if
-    they speak of a mixture: what was drawn may cost more than the mean."""
-    if decision["drawn"] is not None:
-        return None
+    """The bounds (M,) of a logged decision's certificate, None if one is not a number."""
     bounds = [limit["bound"] for limit in decision["certificate"]["limits"]]
     return None if any(isinstance(bound, str) for bound in bounds) else bounds
 

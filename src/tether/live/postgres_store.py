@@ -190,20 +190,23 @@ class PostgresStore(SqlStore):
             with suppress(IndexError):
                 while True:  # they were made before the silence, and would each be waited for
                     self._drop(self._idle.pop())
-            threading.Thread(target=self._listen, name="tether-postgres-silent", daemon=True).start()
+            listener = threading.Thread(target=self._listen, name="tether-postgres-silent", daemon=True)
+            try:
+                listener.start()
+            except RuntimeError:  # no thread to be had: then whoever asks next waits again
+                self._silent = False
 
     def _listen(self) -> None:
         """Ask until there is an answer. An error is one, too: the next caller gets to see it."""
-        while not self._closed:
-            try:
-                with closing(self._call()) as line:
+        try:
+            while not self._closed:
+                with suppress(NoAnswer, ConnectionTimeout), closing(self._call()) as line:
                     line.execute(self._sql("SELECT seq FROM {}entries ORDER BY seq DESC LIMIT 1"))
-            except (NoAnswer, ConnectionTimeout):
-                continue
-            except psycopg.Error:
-                pass
-            break
-        self._silent = False
+                    break
+        except Exception:  # whatever it is, it is not silence
+            return
+        finally:
+            self._silent = False
 
     def _check_server(self, connection: Any) -> None:
         """Refuse a server that could not keep the promises: durable when acknowledged, and every key storable."""

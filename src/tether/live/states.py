@@ -14,8 +14,14 @@ from tether.records import Action, StarAction, State
 _TAGS = ("tuple", "bytes", "array", "dict")
 
 
-def encode_state(state: State) -> Any:
+DEEPEST = 64
+"""How deep lists, tuples and dicts may lie in each other: what reads them back goes down step by step, too."""
+
+
+def encode_state(state: State, depth: int = 0) -> Any:
     """A state as JSON: numbers, strings and lists as they are; tuples, bytes, dicts and arrays tagged."""
+    if depth > DEEPEST:
+        raise InputError(f"a state nests lists, tuples or dicts more than {DEEPEST} deep: it cannot be logged.")
     if isinstance(state, np.generic):
         state = state.item()
     if state is None or isinstance(state, bool | int | str):
@@ -25,13 +31,13 @@ def encode_state(state: State) -> Any:
             raise InputError(f"a state holds {state}: nothing can be decided from numbers that are not finite.")
         return state
     if isinstance(state, list):
-        return [encode_state(entry) for entry in state]
+        return [encode_state(entry, depth + 1) for entry in state]
     if isinstance(state, tuple):
-        return {"tuple": [encode_state(entry) for entry in state]}
+        return {"tuple": [encode_state(entry, depth + 1) for entry in state]}
     if isinstance(state, bytes):
         return {"bytes": state.hex()}
     if isinstance(state, dict) and all(isinstance(name, str) for name in state):
-        return {"dict": {name: encode_state(entry) for name, entry in state.items()}}
+        return {"dict": {name: encode_state(entry, depth + 1) for name, entry in state.items()}}
     if isinstance(state, np.ndarray) and state.dtype.kind in "biuf":
         if not np.isfinite(state).all():
             raise InputError("a state holds numbers that are not finite: nothing can be decided from them.")

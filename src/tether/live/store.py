@@ -39,7 +39,7 @@ LONGEST_UNIQUE = 512
 KEEP_SNAPSHOTS = 3
 """Snapshots that a store keeps: the newest, and two to fall back on."""
 
-_SCALARS = frozenset({str, int, float, bool, NoneType})
+_SCALARS = frozenset({str, float, bool, NoneType})
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -59,7 +59,7 @@ def canonical(value: Any) -> str:
 def text_of(body: Any) -> str:
     """The JSON text of a body. Pydantic's serialiser takes a tenth of the time of Python's, but lets too much pass: it
     gets what is plain JSON, and `canonical` gets, or refuses, the rest."""
-    with suppress(ValueError, RecursionError):  # half a surrogate pair, an endless integer, a list within itself
+    with suppress(ValueError, RecursionError):  # half a surrogate pair, a list within itself
         if _is_plain(body):
             text = to_json(body).decode()
             if "NaN" not in text and "Infinity" not in text:  # as numbers, or as words in a string
@@ -74,6 +74,8 @@ def _is_plain(value: Any) -> bool:
         return all(map(_is_plain, value))
     if kind is dict:
         return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
+    if kind is int:
+        return bool(-(2**63) <= value < 2**63)  # pydantic writes integers that Python would refuse to read
     return kind in _SCALARS
 
 

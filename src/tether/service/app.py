@@ -97,9 +97,11 @@ def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service
         if advisor is None:  # a process of our own: what is loaded by now stays, and need not be searched for garbage
             gc.collect()
             gc.freeze()
-        yield
-        await app.state.watch.close()
-        await app.state.hub.close()
+        try:
+            yield
+            await app.state.watch.close()
+        finally:
+            await app.state.hub.close()
 
     app = Service(
         title="Tether",

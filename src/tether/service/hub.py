@@ -44,8 +44,9 @@ class Waiting:
             return False
         try:
             self.pending = self.begin()
-        except Exception as failure:  # of this request alone: the others of the batch are not to suffer for it
-            self.answer.set_exception(failure)
+        except BaseException as failure:  # of this request alone: the others of the batch are not to suffer for it
+            plain = isinstance(failure, Exception) and not isinstance(failure, StopIteration)  # which no future takes
+            self.answer.set_exception(failure if plain else RuntimeError(f"{type(failure).__name__}: {failure}"))
             return False
         return True
 
@@ -109,7 +110,8 @@ class Hub:
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """The first half of every request that came in, one after the other, and their drafts to the log."""
-        batch, self._gathered = [each for each in self._gathered if each.begun()], []
+        gathered, self._gathered = self._gathered, []
+        batch = [each for each in gathered if each.begun()]
         if not batch:
             return
         try:

@@ -169,5 +169,8 @@ def _end_waits_on_signals(app: "Service") -> None:
             app.state.watch.end()
             if callable(theirs):
                 theirs(number, frame)
+            elif theirs is signal.SIG_DFL:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
 
         signal.signal(number, both)

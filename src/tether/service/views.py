@@ -54,7 +54,6 @@ class View:
             radius = journal.last_radius()
         problem, labels = self._advisor.problem, self._config.labels
         names = [*labels.constraints, *[None] * problem.constraints][: problem.constraints]
-        last = next(reversed(journal.rows.values()), None)
         stopped, tripped = ledger.stopped, ledger.tripped
         return {
             "you": {"name": caller.name, "roles": list(caller.roles)},
@@ -73,7 +72,7 @@ class View:
             },
             "head": {"seq": status.seq, "hash": status.head},
             "data_version": status.data_version,
-            "model_hash": self._advisor.replica.learner.model_hash(0),
+            "model_hash": status.model_hash,
             "counts": {
                 "decisions": status.decisions,
                 "baseline": status.baseline,
@@ -85,7 +84,7 @@ class View:
                 {"name": name, "threshold": tau} for name, tau in zip(names, problem.threshold, strict=True)
             ],
             "radius": radius,
-            "bounds": "cost" if last is None else last["bounds"],
+            "bounds": self._advisor.replica.learner.agent.bounds,
             "certified_share": status.certified if status.decisions else None,
             "history": journal.history,
             "store_error": error or status.store_error,
@@ -111,7 +110,7 @@ class View:
             row["outcome"] = {name: told[name] for name in ("reward", "cost", "applied")} | {"time": outcome.time}
         return {
             **row,
-            **{name: body[name] for name in ("certificate", "proposal", "key", "observed_at")},
+            **{name: body[name] for name in ("certificate", "proposal", "drawn", "key", "observed_at")},
             "entry": {"seq": entry.seq, "time": entry.time, "hash": entry.hash, "previous": entry.previous},
             "outcome_entry": None if outcome is None else {"seq": outcome.seq, "hash": outcome.hash},
         }

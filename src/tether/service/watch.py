@@ -4,7 +4,6 @@ import asyncio
 import time
 from contextlib import suppress
 
-from tether.errors import StoreError
 from tether.live.store import Store
 
 INTERVAL = 0.25
@@ -38,7 +37,7 @@ class Watch:
     async def _look(self) -> None:
         while self._waiting:
             await asyncio.sleep(INTERVAL)
-            with suppress(StoreError):  # a log that is out of reach has not grown; whoever writes to it will be told
+            with suppress(Exception):  # a log that is out of reach has not grown; whoever writes to it will be told
                 self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
             async with self._grown:
                 self._grown.notify_all()
@@ -51,5 +50,4 @@ class Watch:
         """Stop looking."""
         if self._looking is not None:
             self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+            await asyncio.wait({self._looking})
