@@ -283,6 +283,15 @@ def test_a_learner_can_be_saved_and_go_on_in_another_bridge(key, tmp_path):
     same(second, run(Bridge(Quit(), **told), 10, agent=lambda problem, rng: first.agent))
 
 
+@pytest.fixture
+def keyboard():
+    """Python's own handling of Ctrl-C: a suite that was itself started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("keyboard")
 def test_ctrl_c_returns_what_was_learned_so_far():
     seen = []
 
@@ -311,6 +320,7 @@ def test_an_interrupt_from_inside_the_environment_loses_nothing_either():
     assert len(result.reward) == result.agent.data_version == 2
 
 
+@pytest.mark.usefixtures("keyboard")
 def test_a_second_ctrl_c_interrupts_at_once():
     pressed = []
 

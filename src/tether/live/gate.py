@@ -221,7 +221,9 @@ class Gate:
 
 
 def _row_of(known: KnownState, action: Action) -> int:
-    """The candidate that an action is, -1 for a_0."""
+    """The candidate that an action is, -1 for a_0, -2 for a point within a ray, which is none."""
+    if isinstance(action, StarAction) and action.ray >= 0 and action.length != 1.0:
+        return -2
     row = action.ray if isinstance(action, StarAction) else int(action)
     return -1 if row == known.actions.baseline else row
 
