@@ -30,9 +30,9 @@ from tether.live.gate_model import (
     solve,
 )
 from tether.live.mixed import Drawn, not_drawn, weights_of
-from tether.problem.action_sets import feature_of
+from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState
-from tether.records import Action, Array, CostBound, StarAction
+from tether.records import Action, Array, CostBound, Mixture, StarAction
 
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
@@ -43,12 +43,21 @@ MIXED = 1e-6
 
 
 class Point(NamedTuple):
-    """Where a bound is examined: φ = f + Σ shares·(ends − f) (d,), shares (n,) of ends (n, d); n = 1 unless mixed."""
+    """Where a bound is examined: φ (d,) of an action, or the mean of the mixture that it was drawn from."""
 
     feature: Array
-    shares: Array
-    ends: Array
-    is_mixed: bool
+    action: Action
+    mixture: Mixture | None
+
+    def parts(self, actions: ActionSet) -> tuple[Array, Array]:
+        """(shares (n,), ends (n, d)) with φ = f + Σ shares·(ends − f); n = 1 unless mixed."""
+        if self.mixture is not None:
+            weights = weights_of(actions, self.mixture.probabilities)
+            rows = np.flatnonzero(weights)
+            return weights[rows], actions.endpoints[rows]
+        if isinstance(self.action, StarAction):
+            return np.array([self.action.length]), actions.endpoints[[self.action.ray]]
+        return np.ones(1), self.feature[None]
 
 
 class Verdict(NamedTuple):
@@ -119,7 +128,9 @@ class Gate:
         if model is None:
             return Verdict("the sums are not finite, or A is not at least λI", nothing, nothing)
         bounds, doubts, found = [], [], []
-        point = _point_of(known, action, feature, drawn)
+        point = Point(feature, action, None)
+        if drawn is not None:
+            point = Point(drawn.mixture.mean_feature, action, drawn.mixture)
         for j, shown in enumerate(evidence):
             why, bound, doubt = self._examine(model, step, known, point, j, shown)
             bounds.append(bound)
@@ -172,7 +183,7 @@ class Gate:
         shape = self._shape(model, step, known, point, j)
         own, _ = bound_at(model, shape, j, radius)
         same, doubt = bound_at(model, shape, j, shown.radius.value)
-        upward = doubt + shown.radius.value * self._rounded_up(model, point)
+        upward = doubt + shown.radius.value * self._rounded_up(model, known, point)
         if not (isfinite(own) and isfinite(same) and isfinite(shown.bound) and isfinite(upward)):
             return "a bound is not finite, or the safe cost contradicts the data", own, doubt
         declared = float(known.baseline_cost[step, j])
@@ -194,21 +205,23 @@ class Gate:
         terms, f, declared = self.terms, known.actions.phi_0, float(known.baseline_cost[step, j])
         if terms.conditioning == "state":
             return conditioned(model, point.feature, f, declared, j, terms.reduces)
+        shares, ends = point.parts(known.actions)
         if terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
-            ends = sum(plain(model, end, j).norm for end in (*point.ends, f))
-            return plain(model, point.feature, j)._replace(norm=ends)
+            norm = sum(plain(model, end, j).norm for end in (*ends, f))
+            return plain(model, point.feature, j)._replace(norm=norm)
         # c(f) is a known fact, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
-        away = point.shares @ point.ends
+        away = shares @ ends
         shape = plain(model, away @ terms.basis, j)
-        known_part = declared * (1.0 - float(point.shares.sum())) + float(terms.known_gamma[step, j] @ away)
+        known_part = declared * (1.0 - float(shares.sum())) + float(terms.known_gamma[step, j] @ away)
         return shape._replace(mean=known_part + shape.mean)
 
-    def _rounded_up(self, model: Model, point: Point) -> float:
+    def _rounded_up(self, model: Model, known: KnownState, point: Point) -> float:
         """By how much the certificate may have enlarged the width of a mixture."""
-        if not point.is_mixed:
+        if point.mixture is None:
             return 0.0
-        widths = np.sqrt(np.square((point.ends @ self.terms.basis) @ model.whitener).sum(axis=1))
-        return MIXED * float(point.shares @ widths)
+        shares, ends = point.parts(known.actions)
+        widths = np.sqrt(np.square((ends @ self.terms.basis) @ model.whitener).sum(axis=1))
+        return MIXED * float(shares @ widths)
 
     def _model(self, step: int) -> Model | None:
         """The stage of a step, solved once per observation."""
@@ -226,17 +239,6 @@ def _row_of(known: KnownState, action: Action) -> int:
         return -2
     row = action.ray if isinstance(action, StarAction) else int(action)
     return -1 if row == known.actions.baseline else row
-
-
-def _point_of(known: KnownState, action: Action, feature: Array, drawn: Drawn | None) -> Point:
-    """What the evidence speaks of: the action, or the mixture that it was drawn from."""
-    if drawn is None:
-        if isinstance(action, StarAction):
-            return Point(feature, np.array([action.length]), known.actions.endpoints[[action.ray]], False)
-        return Point(feature, np.ones(1), feature[None], False)
-    weights = weights_of(known.actions, drawn.mixture.probabilities)
-    rows = np.flatnonzero(weights)
-    return Point(drawn.mixture.mean_feature, weights[rows], known.actions.endpoints[rows], True)
 
 
 def is_safe_action(known: KnownState, action: Action) -> bool:

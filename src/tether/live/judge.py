@@ -91,7 +91,7 @@ def _examined(
     learner: Learner, ledger: Ledger, known: KnownState, request: Request
 ) -> tuple[Proposal, Verdict | None, tuple[str, str]]:
     """The learner's proposal, cut for its margin in guarded mode, the gate's verdict, and what speaks against it."""
-    coin = coin_of(request.id)
+    coin = coin_of(request.id) if learner.agent.mixes else 0.0
     proposal, objection = proposal_of(learner.propose(request.step, request.state, known, coin)), ("", "")
     if proposal.is_baseline:
         return proposal, None, objection

@@ -156,8 +156,7 @@ class SqlStore(ABC):
 
     def _add(self, connection: Any, drafts: list[Draft]) -> list[Appended]:
         """Write a batch within a transaction: look at the end and at the keys, then extend."""
-        newest = self._sql("SELECT seq, hash FROM {}entries ORDER BY seq DESC LIMIT 1")
-        head = self._head_from(connection.execute(newest).fetchall())
+        head, found = self._end_and_keys(connection, [key for draft in drafts for key in draft.unique])
         if self._seen is not None and (
             head.seq < self._seen.seq or (head.seq == self._seen.seq and head != self._seen)
         ):
@@ -166,7 +165,7 @@ class SqlStore(ABC):
                 f"({head.hash:.16}…): it was cut, or an older copy took its place.",
                 head.seq,
             )
-        fresh, results = extend(head, drafts, self._clock(), self._found(connection, drafts))
+        fresh, results = extend(head, drafts, self._clock(), found)
         if fresh:
             self._insert(connection, fresh)
         self._next = Head(fresh[-1].seq, fresh[-1].hash) if fresh else head
@@ -187,17 +186,22 @@ class SqlStore(ABC):
             values = [value for row in some for value in row]
             connection.execute(self._sql(f"INSERT INTO {{}}{table} VALUES {places}"), values)
 
-    def _found(self, connection: Any, drafts: list[Draft]) -> dict[str, Entry]:
-        """Those keys of the drafts that are in the log, with their entries."""
-        keys = [key for draft in drafts for key in draft.unique]
-        if not keys:
-            return {}
+    def _end_and_keys(self, connection: Any, keys: list[str]) -> tuple[Head, dict[str, Entry]]:
+        """Where the log ends, and those of the keys that are in it, with their entries. One question: each is a way to
+        the database and back, and all who wait for this batch wait for it."""
+        newest = "SELECT seq, hash FROM {0}entries ORDER BY seq DESC LIMIT 1"
         sql = self._sql(
+            f"SELECT NULL, seq, NULL, NULL, NULL, NULL, NULL, NULL, hash FROM ({newest}) AS newest UNION ALL "
             f"SELECT k.key, k.seq, {COLUMNS} FROM {{0}}keys k LEFT JOIN {{0}}entries e ON e.seq = k.seq "
             f"WHERE k.key {self.within}"
         )
-        rows = connection.execute(sql, (self._strings(keys),)).fetchall()
-        return {key: holder(key, seq, [entry_of(row)] if row[0] is not None else []) for key, seq, *row in rows}
+        head, found = self._head_from([]), dict[str, Entry]()
+        for key, seq, *row in connection.execute(sql, (self._strings(keys),)).fetchall():
+            if key is None:
+                head = Head(seq, row[-1])
+            else:
+                found[key] = holder(key, seq, [entry_of(row)] if row[0] is not None else [])
+        return head, found
 
     def _write(self, work: Callable[[Any], T]) -> T:
         """The result of `work` in a transaction of its own. A connection that died while idle is replaced once."""

@@ -71,7 +71,7 @@ def _is_plain(value: Any) -> bool:
     """Whether this is JSON as it stands: no subclasses, tuples or keys that would come back as something else."""
     kind = type(value)
     if kind is list:
-        return all(map(_is_plain, value))
+        return set(map(type, value)) <= _SCALARS or all(map(_is_plain, value))
     if kind is dict:
         return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
     if kind is int:
