@@ -581,8 +581,8 @@ FAULTS = (
     Fault(
         "mixtures: two numbers of the coin per decision",
         "agents/rslucb_qvi.py",
-        "self.rng.random()))",
-        "max(self.rng.random(), self.rng.random())))",
+        "return float(self.rng.random())",
+        "return float(max(self.rng.random(), self.rng.random()))",
         f"{COIN}::TestTheCoin::test_every_decision_takes_one_number_even_where_there_is_nothing_to_draw",
     ),
     Fault(

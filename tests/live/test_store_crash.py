@@ -17,7 +17,8 @@ APPENDER = Path(__file__).parent / "appender.py"
 def start(place, first):
     """A process that appends without end, from key number `first` on."""
     command = [sys.executable, str(APPENDER), "load", str(first), "1000000", str(THREADS), *place.arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # without a buffer: what `readline` had read beyond the line would be lost to `communicate`
+    process = subprocess.Popen(command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     head = process.stdout.readline()
     assert head, process.stderr.read().decode()
     return process, head
