@@ -253,6 +253,7 @@ def test_stale_sums_in_the_learner_are_noticed():
     wanting = [state for state in range(4) if not advisor.replica.learner.propose(0, state).is_baseline]
     assert "gate-refused" not in {advisor.decide(state).reason for state in wanting}
     advisor.replica.learner.agent.memory.cost_moment[:] = saved
+    advisor.replica.learner._proposed.clear()  # proposals from before are genuine
     now = [state for state in range(4) if not advisor.replica.learner.propose(0, state).is_baseline]
     assert {advisor.decide(state).reason for state in now} == {"gate-refused"}
     assert now

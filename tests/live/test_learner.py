@@ -230,3 +230,20 @@ def test_an_alarm_is_part_of_the_state_and_ends_with_its_reset():
     restored.apply(store.read(64)[0])
     assert restored.alarm is None
     assert restored.propose(0, 0).reason != "tripped"
+
+
+def test_a_proposal_is_kept_until_something_is_learned_and_no_longer(world, monkeypatch):
+    learner, asked = Learner(world.problem), []
+    plain = learner.agent.propose_at
+    monkeypatch.setattr(learner.agent, "propose_at", lambda *args: asked.append(args) or plain(*args))
+    entries = some_entries(world, 40)
+    for count, entry in enumerate(entries, start=1):
+        learner.apply(entry)
+        fresh = plain(0, 1, learner.look_up(1), 0.0)
+        for _ in range(3):
+            kept = learner.propose(0, 1)
+            assert (kept.action, kept.evidence, kept.data_version) == (fresh.action, fresh.evidence, fresh.data_version)
+        assert len(asked) == count
+    learner.propose(0, np.int64(1))  # not the very key of the table: asked, not looked up
+    learner.propose(0, 2)
+    assert len(asked) == len(entries) + 2

@@ -75,6 +75,8 @@ class Learner:
         self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
         self._known: dict[int, KnownState] = {}
+        self._proposed: dict[tuple[int, int], Decision] = {}
+        self._is_table = isinstance(problem.states, range)
         told = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
         self._told = json.dumps(told, sort_keys=True).encode()
 
@@ -102,6 +104,7 @@ class Learner:
                 for row in entry.body["rows"]:
                     self._learn(row)
             elif entry.kind == "alarm-reset" and self.agent.watch is not None:
+                self._proposed.clear()
                 self.agent.watch.reset(str(entry.body["why"]))
         except (TetherError, LookupError, TypeError, ValueError) as error:
             raise InputError(
@@ -112,6 +115,7 @@ class Learner:
 
     def _learn(self, body: dict[str, Any]) -> None:
         """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
+        self._proposed.clear()  # before anything changes: an error half-way must not leave old proposals
         step, cost, reward = int(body["step"]), body["cost"], body["reward"]
         feature = np.array(body["feature"], dtype=np.float64)  # checked by whoever adds it first
         costs = None if cost is None else np.array(cost, dtype=np.float64)
@@ -147,7 +151,7 @@ class Learner:
 
     def look_up(self, state: State) -> KnownState:
         """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
-        if not isinstance(self.problem.states, range) or type(state) is not int:
+        if not self._is_table or type(state) is not int:
             return self.problem.look_up(state)
         known = self._known.get(state)
         if known is None:
@@ -160,12 +164,20 @@ class Learner:
         """The learner's choice with its evidence, from everything applied so far. Changes nothing.
 
         `known` is what the problem says about the state, if it was looked up already; `coin` in [0, 1) draws the action
-        where the learner mixes.
+        where the learner mixes. Between two outcomes the same question gets the same answer, so it is kept; the gate
+        examines it every time.
         """
         if known is None:
             check_step(step, self.problem.horizon)
             known = self.look_up(state)
-        return self.agent.propose_at(step, state, known, coin)
+        if not self._is_table or type(state) is not int or self.agent.mixes:
+            return self.agent.propose_at(step, state, known, coin)
+        found = self._proposed.get((step, state))
+        if found is None:
+            if len(self._proposed) >= MOST_KNOWN:
+                self._proposed.clear()
+            found = self._proposed[step, state] = self.agent.propose_at(step, state, known, coin)
+        return found
 
     def prepare(self, step: int) -> None:
         """Solve and hash now what the next decision at this step would need, and keep it: it changes no number."""
