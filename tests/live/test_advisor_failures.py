@@ -181,3 +181,12 @@ def test_a_gate_that_raises_lets_nothing_pass(failing, monkeypatch):
     monkeypatch.setattr(advisor.replica.learner.gate, "check", explode)
     decision = advisor.decide(state)
     assert (decision.is_baseline, decision.reason) == (True, "failed")
+
+
+@pytest.mark.parametrize("broken", [lambda *_: 1 / 0, lambda *_: float("nan")], ids=["raises", "nan"])
+def test_no_decision_fails_for_a_number_that_only_people_look_at(failing, monkeypatch, broken):
+    _, advisor, _ = failing
+    monkeypatch.setattr(advisor.replica.learner.gate, "certified", broken)
+    for _ in range(30):
+        decision = advisor.decide(0)
+        assert decision.logged and decision.certificate.holds and decision.certified is None

@@ -108,7 +108,8 @@ def take_pictures(browser, address, token, folder):
 
 if __name__ == "__main__":
     from playwright.sync_api import sync_playwright
-    from test_dashboard import CHROMIUM, FLAGS
+
+    from browser import CHROMIUM, FLAGS
 
     place = Path(sys.argv[1])
     labels = LabelsSection(title="Heating: one house, 8 steps a day", constraints=["Discomfort"])

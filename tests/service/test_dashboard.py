@@ -9,11 +9,6 @@ from pathlib import Path
 import pytest
 from dashboard_stub import STATIC, Stub, serve
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 FILES = sorted(STATIC.iterdir())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 
@@ -74,20 +69,6 @@ def test_files_are_short_and_the_page_is_well_formed(outline):
     assert headings.count(1) == 1 and all(b - a <= 1 for a, b in pairwise(headings))
     source = "".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
     assert set(re.findall(r'\$\("([\w-]+)"\)', source)) <= set(ids)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser: {CHROMIUM} is not installed (apt-get install chromium)")
-    api = pytest.importorskip("playwright.sync_api", reason="no browser: playwright is not installed")
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        except api.Error as error:
-            pytest.skip(f"no browser: chromium does not start: {str(error).splitlines()[0]}")
-        yield started
-        started.close()
 
 
 class Person:

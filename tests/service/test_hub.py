@@ -115,6 +115,26 @@ def test_whatever_a_first_half_raises_the_hub_goes_on(error):
     assert len(decisions) == 3
 
 
+@pytest.mark.parametrize("error", [StopIteration("odd"), Panic("odd"), ValueError("odd")])
+def test_whatever_a_second_half_raises_the_others_of_the_batch_are_answered(error):
+    async def work(hub, store):
+        finish, called = hub.advisor.finish_decide, []
+
+        def broken(*args):
+            called.append(args)
+            if len(called) == 2:
+                raise error
+            return finish(*args)
+
+        hub.advisor.finish_decide = broken
+        first = asyncio.gather(ask(hub), ask(hub), ask(hub), return_exceptions=True)
+        return [*await asyncio.wait_for(first, 5.0), await ask(hub)]
+
+    (one, bad, two, later), decisions, _ = at_the_hub(work)
+    assert isinstance(bad, RuntimeError | ValueError)
+    assert all(each.decision.logged for each in (one, two, later)) and len(decisions) == 4
+
+
 def test_the_status_is_computed_under_the_advisors_lock():
     """A hash that is computed while an outcome is being learned would be kept, and logged with the next decision."""
     advisor = new_advisor()

@@ -16,7 +16,7 @@ import pytest
 from service_app import decide, new_advisor, record, serving  # also puts tests/ on the path
 from test_service_processes import configured, served
 
-from live.postgres import NoServer, Server, _children  # isort: skip
+from live.postgres import _children  # isort: skip
 
 from tether.live.chain import verify_store
 from tether.live.guards import Guards
@@ -161,27 +161,6 @@ def test_a_file_that_is_taken_away_is_missed_and_its_return_is_recovery(tmp_path
             away.rename(lost)
             acknowledged.append(decide(client)["id"])
         assert_recovered(client, made, advisor, acknowledged)
-
-
-@pytest.fixture(scope="module")
-def running():
-    try:
-        server = Server()
-        server.start()
-    except NoServer as error:
-        if os.environ.get("TETHER_NEED_POSTGRES"):
-            raise
-        pytest.skip(f"no PostgreSQL server: {error}")
-    yield server
-    server.remove()
-
-
-@pytest.fixture
-def database(running):
-    """A server for a test that stops it: running again afterwards, for the others."""
-    yield running
-    if running.process is None:
-        running.start()
 
 
 def posted(database, schema):

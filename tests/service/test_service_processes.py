@@ -13,8 +13,6 @@ import httpx
 import pytest
 from service_app import tokens_of_every_kind  # also puts tests/ on the path
 
-from live.postgres import NoServer, Server  # isort: skip
-
 from tether.live.chain import verify_store
 from tether.live.postgres_store import PostgresStore
 from tether.live.sqlite_store import SqliteStore
@@ -101,19 +99,6 @@ def test_it_refuses_to_start_open_to_the_world_without_tokens(tmp_path):
     said = done.stderr + done.stdout
     assert done.returncode != 0 and "no tokens are set" in said and "Traceback" not in said
     assert not (tmp_path / "decisions.db").exists()
-
-
-@pytest.fixture(scope="module")
-def database():
-    try:
-        server = Server()
-        server.start()
-    except NoServer as error:
-        if os.environ.get("TETHER_NEED_POSTGRES"):
-            raise
-        pytest.skip(f"no PostgreSQL server: {error}")
-    yield server
-    server.remove()
 
 
 def both_workers(address, ask, tries=200):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from test_service_processes import configured, database, served  # noqa: F401
+from test_service_processes import configured, served
 
 
 def started(folder, **more):
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_at_once_though_a_dashboard_is_open(tmp_path):
 
 
 @pytest.mark.slow
-def test_several_workers_end_at_once_too(tmp_path, database):  # noqa: F811
+def test_several_workers_end_at_once_too(tmp_path, database):
     address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
     seconds, code, answers, head = ends_at_once(tmp_path, address, TETHER_TEST_STORE=database.address)
     said = (tmp_path / "err").read_text()

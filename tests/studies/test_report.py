@@ -4,7 +4,6 @@ import json
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import tiny_results
@@ -17,11 +16,6 @@ from tether.experiments.figure_style import RAMPS
 from tether.experiments.report import write
 from tether.experiments.report_parts import commands, signed
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 VOID = {"meta", "link", "img"}
 
 
@@ -171,20 +165,6 @@ def test_two_folders_with_studies_of_one_name_do_not_collide(tmp_path):
 def test_nothing_to_report_is_an_error_that_says_so(tmp_path):
     with pytest.raises(TetherError, match="no finished run"):
         write([tiny_results.results([])], tmp_path / "r.html")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser: {CHROMIUM} is not installed (apt-get install chromium)")
-    api = pytest.importorskip("playwright.sync_api", reason="no browser: playwright is not installed")
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        except api.Error as error:
-            pytest.skip(f"no browser: chromium does not start: {str(error).splitlines()[0]}")
-        yield started
-        started.close()
 
 
 class Reader:

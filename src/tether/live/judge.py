@@ -168,16 +168,22 @@ def _judgment(
         "observed_at": request.observed_at,
         "decided_at": request.now if math.isfinite(request.now) else None,
         "proposal": None if offered is None else offered.to_json(),
-        "certified": learner.gate.certified(request.step, known) if _looks(ledger, request) else None,
+        "certified": _certified(learner, ledger, request, known),
         "drawn": None if proposal is None or certificate.mixture is None else proposal.feature.tolist(),
     }
     return Judgment(body, certificate, offered, refused)
 
 
-def _looks(ledger: Ledger, request: Request) -> bool:
-    """Whether this decision looks at how much of D(s) is certified: the first does, then one in `LOOK_EVERY`, picked by
-    its id, since many decisions that are made at once see the same ledger."""
-    return ledger.ever.decisions == 0 or crc32(request.id.encode(errors="replace")) % LOOK_EVERY == 0
+def _certified(learner: Learner, ledger: Ledger, request: Request, known: KnownState) -> float | None:
+    """How much of D(s) is certified, or None. The first decision looks, then one in `LOOK_EVERY`, picked by its id, as
+    many decisions that are made at once see the same ledger. A number for people: no decision may fail for it."""
+    if ledger.ever.decisions and crc32(request.id.encode(errors="replace")) % LOOK_EVERY:
+        return None
+    try:
+        share = learner.gate.certified(request.step, known)
+    except Exception:
+        return None
+    return share if math.isfinite(share) else None
 
 
 RestsOn = tuple[int, int, str, str]

@@ -45,10 +45,16 @@ class Waiting:
         try:
             self.pending = self.begin()
         except BaseException as failure:  # of this request alone: the others of the batch are not to suffer for it
-            plain = isinstance(failure, Exception) and not isinstance(failure, StopIteration)  # which no future takes
-            self.answer.set_exception(failure if plain else RuntimeError(f"{type(failure).__name__}: {failure}"))
+            self.refuse(failure)
             return False
         return True
+
+    def refuse(self, failure: BaseException) -> None:
+        """The answer is this failure, if somebody still waits for one. A future takes no StopIteration, and what is no
+        Exception is not to end the loop."""
+        plain = isinstance(failure, Exception) and not isinstance(failure, StopIteration)
+        if not self.answer.done():
+            self.answer.set_exception(failure if plain else RuntimeError(f"{type(failure).__name__}: {failure}"))
 
 
 class Hub:
@@ -160,9 +166,8 @@ def _end(batch: list[Waiting], appended: list[Appended] | None, error: StoreErro
                 answer = each.fail(each.pending, error or StoreError("the log gave no answer."))
             else:
                 answer = each.finish(each.pending, appended[start:end])
-        except Exception as failure:  # of this request alone: the others of the batch are not to suffer for it
-            if not each.answer.done():
-                each.answer.set_exception(failure)
+        except BaseException as failure:  # of this request alone, too
+            each.refuse(failure)
         else:
             if not each.answer.done():
                 each.answer.set_result(answer)
