@@ -153,7 +153,7 @@ function gatePart(certificate, limits) {
 /** A mixture in words: each candidate's share, and a₀'s, which is the rest. */
 function drawnFrom(mixture) {
   const rest = 1 - mixture.reduce((sum, [, share]) => sum + share, 0);
-  return [...mixture.map(([row, share]) => `${row} (${percent(share)})`), `a₀ (${percent(Math.max(rest, 0))})`].join(", ");
+  return [...mixture.map(([row, share]) => `candidate ${row} (${percent(share)})`), `a₀ (${percent(Math.max(rest, 0))})`].join(", ");
 }
 
 /** The bounds of one certificate: warnings, then a row per constraint. */
