@@ -10,7 +10,6 @@ import tiny_units
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from test_report import Outline, Reader
-from test_report import browser as browser
 from tiny_units import MANY, ONE, RAMP, cell, certified
 
 from tether import cli_output, cli_study
