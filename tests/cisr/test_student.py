@@ -1,5 +1,6 @@
 """A shortened student: a few hundred PPO steps. `make test-cisr` has what it needs."""
 
+import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -141,3 +142,9 @@ def test_the_search_returns_the_best_of_its_points():
     assert (found, objective) == (again, same)
     assert -2.0 <= objective < 6.0
     assert all(-0.5 <= least <= 5.5 and 0.0 <= most <= 0.2 for least, most in found.thresholds)
+
+
+def test_training_leaves_nothing_in_the_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    Student(TINY, 0).train_unit(SR2)
+    assert not list(tmp_path.iterdir())

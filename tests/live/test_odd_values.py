@@ -1,5 +1,6 @@
 """Values at the edge of what a log can hold: refused at the door, or read back just as they were."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from tether.live.memory_store import MemoryStore
 from tether.live.states import DEEPEST
 from tether.live.store import Draft, text_of
 
-from .live_worlds import live_advisor, small_world
+from .live_worlds import finite_problem, live_advisor, small_world
 
 WORLD, _ = small_world(0)
 
@@ -69,3 +70,11 @@ def test_a_repeat_with_its_keys_in_another_order_is_a_repeat():
     made = advisor.decide(0)
     advisor.record(made.id, 0.5, 0.2, next_state={"a": 1, "b": 2})
     assert advisor.record(made.id, 0.5, 0.2, next_state={"b": 2, "a": 1}).repeated
+
+
+def test_a_limit_that_no_certificate_could_state_is_refused_before_a_log_is_made(tmp_path):
+    problem, _ = finite_problem(constraints=2)
+    endless = dataclasses.replace(problem, threshold=(problem.threshold[0], float("inf")))
+    with pytest.raises(InputError, match="finite"):
+        Advisor(endless, tmp_path / "log.db")
+    assert not (tmp_path / "log.db").exists()

@@ -128,6 +128,7 @@ def _new_ppo(spec: StudentSpec, envs: list[LagrangianLake], seed: int) -> Any:
     """PPO with the authors' network and settings, on one thread."""
     import torch
     from stable_baselines3 import PPO
+    from stable_baselines3.common.logger import Logger
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     from tether.cisr.network import LakeCnn, initialise
@@ -152,6 +153,7 @@ def _new_ppo(spec: StudentSpec, envs: list[LagrangianLake], seed: int) -> Any:
         device="cpu",
     )
     initialise(model.policy)
+    model.set_logger(Logger(folder=None, output_formats=[]))  # the default makes a folder for every student
     return model
 
 

@@ -50,6 +50,11 @@ class Control:
         self._arrived: dict[int, Entry] = {}
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._snapshot_every, self._refresh, self._store_error = snapshot_every, refresh, ""
+        if not all(math.isfinite(tau) for tau in problem.threshold):
+            raise InputError(
+                f"threshold τ is {problem.threshold}: an advisor certifies that costs stay under τ, so each must be "
+                "finite. Leave out a cost that has no limit."
+            )
         if guards is not None:
             guards.budgets(problem.constraints)
         self._store = open_store(store)
