@@ -2,6 +2,7 @@
 
     python tests/planted_faults.py            all faults
     python tests/planted_faults.py -k kappa   those whose name contains "kappa"
+    python tests/planted_faults.py --part 2/4 every fourth of them, from the second on: CI shares them out
 
 The copy runs with NUMBA_DISABLE_JIT=1, so nothing is compiled. Every named test must first be green without the fault.
 """
@@ -811,7 +812,10 @@ def main() -> int:
     """Plant the chosen faults one by one; 0 if every one was noticed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-k", default="", metavar="NAME", help="only faults whose name contains this")
-    chosen = [fault for fault in FAULTS if parser.parse_args().k in fault.name]
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th of them, from the I-th on")
+    options = parser.parse_args()
+    part, parts = (int(number) for number in options.part.split("/"))
+    chosen = [fault for fault in FAULTS if options.k in fault.name][part - 1 :: parts]
     if not chosen:
         raise SystemExit("no fault has such a name")
     survivors = []
