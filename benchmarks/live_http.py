@@ -49,14 +49,16 @@ def serve(config_path):
 
     from tether.service.app import create_app
     from tether.service.config import read_config
+    from tether.service.run import how_to_listen
 
-    app = create_app(read_config(Path(config_path)))
+    config = read_config(Path(config_path))
+    app = create_app(config)
 
     @app.post("/v1/constant")
     async def constant():
         return Response(b'{"constant":true}', media_type="application/json")
 
-    uvicorn.run(app, port=PORT, log_config=None, access_log=False)
+    uvicorn.run(app, port=PORT, log_config=None, access_log=False, **how_to_listen(config))
 
 
 class Connection(asyncio.Protocol):

@@ -3,13 +3,15 @@
 Exit codes: 0 all is well; 1 the log was altered, or decisions differ; 2 the input cannot be used.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tether import cli_output as output
-from tether.errors import InputError
+from tether.errors import AlteredLog, InputError, TetherError
 
 if TYPE_CHECKING:
     from tether.live.store import Head, Store
@@ -30,11 +32,13 @@ def verify(
     debug: Debug = False,
 ) -> None:
     """Prove that no entry was changed, dropped, added or moved."""
-    with output.plain_failures(debug):
+    with _failures(debug):
         from tether.live.chain import verify_store
 
         store = _opened(log)
         verdict = verify_store(store, _head(head) if head else None)
+        if verdict.fault is None:
+            _check_head(verdict.head)
         if json:
             fault = None if verdict.fault is None else {"seq": verdict.fault.seq, "why": verdict.fault.why}
             output.print_json({"log": store.identity(), "head": list(verdict.head), "fault": fault})
@@ -53,13 +57,14 @@ def verify(
 @audit.command()
 def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = False) -> None:
     """Compute every decision again from the log, and compare bit for bit."""
-    with output.plain_failures(debug):
+    with _failures(debug):
         from tether.problem.named import load_problem
 
         store, told = _opened(log), load_problem(problem)
         with output.compile_notice():
             from tether.live import audit as audits
 
+            _check_head(store.head())
             report = audits.replay(store, told)
         if json:
             shown = [str(difference) for difference in report.differences]
@@ -90,20 +95,19 @@ def diff(
     debug: Debug = False,
 ) -> None:
     """Compare the decisions of this version with those of another, or with the log's own."""
-    with output.plain_failures(debug):
+    with _failures(debug):
         from tether.problem.named import load_problem
 
         store, told = _opened(log), load_problem(problem)
         with output.compile_notice():
             from tether.live import audit as audits
 
-            mine = audits.decisions_by_this_version(store, told)
+            theirs, until = (None, None) if against is None else audits.read_decisions(against, store.identity())
+            until = _check_head(until or store.head())
+            mine = audits.decisions_by_this_version(store, told, until=until)
         if write is not None:
-            audits.write_decisions(mine, write, store.identity())
-        theirs = audits.decisions_in_the_log(store)
-        if against is not None:
-            theirs = audits.read_decisions(against, store.identity())
-        found = audits.compare(mine, theirs)
+            audits.write_decisions(mine, write, store.identity(), until)
+        found = audits.compare(mine, audits.decisions_in_the_log(store, until) if theirs is None else theirs)
         if json:
             names = ("decisions", "actions", "reasons", "bounds", "largest", "first")
             output.print_json({"log": store.identity(), **{name: getattr(found, name) for name in names}})
@@ -126,23 +130,48 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write decisions and outcomes as Parquet tables."""
-    with output.plain_failures(debug):
+    with _failures(debug):
         from tether.live.audit_export import export as write_tables
 
-        counts = write_tables(_opened(log), folder)
+        store = _opened(log)
+        _check_head(store.head())
+        counts = write_tables(store, folder)
         if json:
             output.print_json({"folder": str(folder), **counts})
         else:
             typer.echo(f"{counts['decision']} decisions and {counts['outcome']} outcomes in {folder}.")
 
 
-def _opened(log: str) -> "Store":
-    """The store, which must exist: an audit never makes a new one."""
-    from tether.live.store import open_store
+@contextmanager
+def _failures(debug: bool) -> Iterator[None]:
+    """Errors as everywhere, but 1 says that the log was altered: a server that is down must not raise that alarm."""
+    with output.plain_failures(debug):
+        try:
+            yield
+        except AlteredLog:
+            raise
+        except TetherError as error:
+            raise InputError(str(error)) from error
 
-    if "://" not in log and not Path(log).is_file():
+
+def _opened(log: str) -> "Store":
+    """The store, for reading only: an audit makes no new one, and leaves every byte as it is."""
+    if log.startswith(("postgresql://", "postgres://")):
+        from tether.live.postgres_store import PostgresStore
+
+        return PostgresStore(log, read_only=True)
+    from tether.live.sqlite_store import SqliteStore
+
+    if not Path(log).is_file():
         raise InputError(f"there is no log at {log}: give the SQLite file of an Advisor, or postgresql://…")
-    return open_store(log)
+    return SqliteStore(log, read_only=True)
+
+
+def _check_head(head: "Head") -> "Head":
+    """The head, unless it is that of an empty log: an audit of nothing must not look like a good one."""
+    if head.seq == 0:
+        raise InputError("this log has no entries: there is nothing to audit. Give the log that an Advisor wrote to.")
+    return head
 
 
 def _head(text: str) -> "Head":

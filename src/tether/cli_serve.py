@@ -1,6 +1,8 @@
 """`tether serve` and `tether token`: the live service and the tokens of its callers."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +27,7 @@ def serve(
     debug: Debug = False,
 ) -> None:
     """Serve decisions over HTTP, with a durable log and a dashboard."""
-    with output.plain_failures(debug):
+    with output.plain_failures(debug), _stopped_in_words():
         try:
             import fastapi  # noqa: F401
             import uvicorn  # noqa: F401
@@ -52,19 +54,29 @@ def serve(
         )
 
 
+@contextmanager
+def _stopped_in_words() -> Iterator[None]:
+    """Ctrl-C before the server takes it over: what other commands say then is about studies."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.notice("stopped. What was acknowledged is in the log; the same command starts the service again.")
+        raise typer.Exit(130) from None
+
+
 @token.command("new")
 def new(
     file: TokensFile,
     name: Annotated[str, typer.Option(help="Whose token it is; the log names it.")],
     role: Annotated[list[str], typer.Option(help="decide, record, read or admin; may be given several times.")],
-    days: Annotated[float | None, typer.Option(min=0.0, help="Days until it expires; never unless given.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days until it expires; never unless given.")] = None,
     debug: Debug = False,
 ) -> None:
     """Make a token and print it, once: the file keeps its hash only."""
     with output.plain_failures(debug):
-        from tether.service.tokens import add_token
+        from tether.service.tokens import add_token, expiry
 
-        expires = None if days is None else time.time() + 86400.0 * days
+        expires = None if days is None else expiry(days, time.time())
         typer.echo(add_token(file, name, tuple(dict.fromkeys(role)), expires))
 
 
@@ -72,9 +84,9 @@ def new(
 def show(file: TokensFile, debug: Debug = False) -> None:
     """Names, roles and expiry of the tokens."""
     with output.plain_failures(debug):
-        from tether.service.tokens import read_tokens
+        from tether.service.tokens import kept_tokens
 
-        for each in read_tokens(file):
+        for each in kept_tokens(file):
             until = "" if each.expires is None else f"until {datetime.fromtimestamp(each.expires):%Y-%m-%d %H:%M}"
             typer.echo(f"{each.name:20} {', '.join(each.roles):28} {until}".rstrip())
 

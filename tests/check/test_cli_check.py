@@ -32,6 +32,12 @@ finite = Problem.from_table(
 def needs(argument):
     return argument
 
+def broken():
+    raise ValueError("sensor table missing")
+
+def mistyped():
+    return len(3)
+
 def refused():
     return Problem.from_rays(
         phi_0=[[0.5, 0.5]], endpoints=[[[3.0, 0.0]]], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.1
@@ -85,11 +91,13 @@ def test_a_problem_that_is_refused_at_the_door_exits_with_1_and_names_the_assump
         ("{module}:nothing", "has no 'nothing'"),
         ("{module}:number", "is int, not a Problem"),
         ("{module}:needs", "without arguments"),
+        ("{module}:broken", "error: calling {module}:broken failed: ValueError: sensor table missing."),
+        ("{module}:mistyped", "error: calling {module}:mistyped failed: TypeError: object of type 'int' has no len()."),
         ("nothing-of-this-name", "nothing-of-this-name"),
     ],
 )
 def test_what_cannot_be_found_exits_with_2(module, spec, words):
-    assert words in check(spec.format(module=module), code=2).stderr
+    assert words.format(module=module) in check(spec.format(module=module), code=2).stderr
 
 
 def test_a_module_that_fails_to_import_exits_with_2(module, tmp_path):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tether import Advisor
-from tether.errors import InputError, TetherError
+from tether.errors import InputError, StoreError, TetherError
+from tether.live.audit import replay
 from tether.live.certificate import Certificate
-from tether.live.decisions import AlreadyRecorded, LiveDecision, UnknownDecision
+from tether.live.decisions import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
 from tether.live.events import event_of
 from tether.live.memory_store import MemoryStore
 from tether.live.states import StateCodec, decode_state, encode_state
@@ -158,7 +159,6 @@ def test_a_feature_may_say_what_was_applied(world):
         {"cost": float("inf")},
         {"cost": (0.1, 0.2)},
         {"cost": "cheap"},
-        {"cost": 1e308},
         {"reward": -1e200},
         {"applied": 0},  # an index, but this state has rays
         {"applied": StarAction(99, 0.5)},
@@ -178,6 +178,116 @@ def test_an_outcome_that_cannot_be_used_is_refused_and_may_be_sent_again(world, 
         advisor.record(decision.id, **{"reward": 0.5, "cost": 0.3, **wrong})
     assert advisor.replica.to_bytes() == before
     assert not advisor.record(decision.id, 0.5, 0.3).repeated
+
+
+def impossible(problem, feature, constraint=0):
+    """The largest cost of φ that B and σ allow, and the smallest that they do not."""
+    limit = problem.gamma_norm[constraint] * np.linalg.norm(feature) + 10 * problem.noise[constraint]
+    return limit * (1 - 1e-12), limit * (1 + 1e-12)
+
+
+def kinds_of(store):
+    return [entry.kind for entry in store.read()]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_cost_that_cannot_be_is_refused_and_everybody_plays_a_0_until_the_alarm_is_reset(world, sign):
+    """The theorem's bound rests on every cost: one that cannot be would move it, and one left out, bias it."""
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store)
+    Plant(world.true_gamma).play(advisor, 30)
+    state = next(state for state in range(4) if not advisor.decide(state).is_baseline)
+    made = advisor.decide(state)
+    wrong = sign * impossible(world.problem, made.feature)[1]
+    for _ in range(2):
+        with pytest.raises(ImpossibleCost, match=r"σ = \(0\.05,\).*cost=None.*new log") as refused:
+            advisor.record(made.id, 0.5, wrong)
+    assert str(wrong) in str(refused.value) and "B = (1.7" in str(refused.value)
+    assert kinds_of(store).count("tripped") == 1
+    assert advisor.replica.learner.version == 30 and advisor._in_flight == 0
+    assert store.read()[-1].body == {"test": "range", "message": str(refused.value), "number": 0}
+    for each in (advisor, Advisor(world.problem, store)):
+        after = each.decide(state)
+        assert (after.is_baseline, after.reason, after.certificate.holds) == (True, "tripped", True)
+        assert each.status().alarm == str(refused.value)
+    assert not advisor.record(made.id, 0.5, None).repeated  # the way out for a sensor that failed
+    advisor.reset_alarm(by="me", why="a loose contact")
+    assert advisor.status().alarm == "" and advisor.decide(state).reason != "tripped"
+    last = advisor.decide(state)
+    with pytest.raises(ImpossibleCost):
+        advisor.record(last.id, 0.5, wrong)
+    assert kinds_of(store).count("tripped") == 2 and advisor.decide(state).reason == "tripped"
+    again = Advisor(world.problem, store)
+    assert again.replica.to_bytes() == advisor.replica.to_bytes()
+    assert replay(store, world.problem).holds
+
+
+def test_a_cost_at_the_limit_is_taken(world):
+    advisor = live_advisor(world.problem)
+    made = advisor.decide(1)
+    assert not advisor.record(made.id, 0.5, impossible(world.problem, made.feature)[0]).repeated
+    assert "tripped" not in kinds_of(advisor.store)
+
+
+def test_the_limit_is_that_of_what_was_applied():
+    """With ‖γ*‖ <= B, an action with a small φ cannot cost as much as one with a large φ."""
+    problem, _ = finite_problem(constraints=2)
+    advisor = live_advisor(problem)
+    made, small = advisor.decide(0), np.array([0.01, 0.0, 0.0])
+    large, _ = impossible(problem, made.feature, 1)
+    with pytest.raises(ImpossibleCost):
+        advisor.record(made.id, 0.5, (0.0, large), applied=small)
+    assert not advisor.record(made.id, 0.5, (0.0, large)).repeated
+
+
+@pytest.mark.parametrize("cost", [1e308, -1e101])
+def test_a_cost_whose_square_overflows_trips_too(world, cost):
+    advisor = live_advisor(world.problem)
+    with pytest.raises(ImpossibleCost):
+        advisor.record(advisor.decide(1).id, 0.5, cost)
+    assert advisor.decide(1).reason == "tripped"
+
+
+def test_an_alarm_that_another_process_reset_since_does_not_hide_a_new_one(world):
+    """Alarms are numbered: the one who has not read the log yet would give its own the number of an old one."""
+    store = MemoryStore()
+    advisor, other = live_advisor(world.problem, store), Advisor(world.problem, store, refresh=None)
+    mine, theirs = advisor.decide(1), other.decide(1)
+    with pytest.raises(ImpossibleCost):
+        other.record(theirs.id, 0.5, 1000.0)
+    other.reset_alarm(by="me", why="a loose contact")
+    with pytest.raises(ImpossibleCost):
+        advisor.record(mine.id, 0.5, 1000.0)
+    assert kinds_of(store)[-3:] == ["tripped", "alarm-reset", "tripped"]
+    assert advisor.decide(1).reason == "tripped"
+
+
+def test_a_cost_that_cannot_be_is_named_though_the_log_cannot_be_written(world, monkeypatch):
+    advisor = live_advisor(world.problem)
+    made = advisor.decide(1)
+
+    def full(drafts):
+        raise StoreError("the disk is full.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(advisor.store, "append", full)
+        with pytest.raises(ImpossibleCost):
+            advisor.record(made.id, 0.5, 1000.0)
+    with pytest.raises(ImpossibleCost):  # whoever asks again, trips
+        advisor.record(made.id, 0.5, 1000.0)
+    assert kinds_of(advisor.store)[-1] == "tripped"
+
+
+def test_an_outcome_names_the_entry_that_its_decision_rested_on(world):
+    advisor = live_advisor(world.problem)
+    plant = Plant(world.true_gamma)
+    decisions = [advisor.decide(plant.state()), *plant.play(advisor, 5)]
+    advisor.record(decisions[0].id, 0.5, 0.2)
+    assert advisor.record(decisions[0].id, 0.5, 0.2).repeated
+    rests_on = {d.id: d.certificate.seq for d in decisions}
+    outcomes = [event_of(entry) for entry in advisor.store.read() if entry.kind == "outcome"]
+    assert {outcome.decision_id: outcome.rests_on for outcome in outcomes} == rests_on
+    assert len(set(rests_on.values())) > 3
 
 
 @pytest.mark.parametrize("id", ["", "nobody", "x" * 1000, None, 7])
@@ -336,3 +446,15 @@ def test_no_true_cost_exceeds_its_bound_or_the_threshold(world):
     assert plant.worst <= 1e-9
     assert sum(not decision.is_baseline for decision in decisions) > 150
     assert max(float(plant.true_cost(0, d.feature)[0]) for d in decisions) <= 0.5 + 1e-9
+
+
+def test_a_trip_by_an_impossible_cost_reads_the_same_after_a_snapshot(world):
+    """A snapshot gives the body of the trip back with its keys in another order."""
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store)
+    with pytest.raises(ImpossibleCost) as refused:
+        advisor.record(advisor.decide(1).id, 0.5, 1000.0)
+    advisor.snapshot()
+    again = Advisor(world.problem, store)
+    assert advisor.decide(1).detail == again.decide(1).detail == str(refused.value)
+    assert replay(store, world.problem).differences == []

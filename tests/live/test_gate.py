@@ -323,6 +323,24 @@ def test_the_gate_never_refuses_a_genuine_certificate_because_of_rounding(update
     assert others > 50
 
 
+def test_a_point_well_inside_a_ray_passes_although_its_certificate_rounds_at_the_end():
+    """The end of the ray is far out where a_0(s) and most points of it are not."""
+    gamma, phi_0 = np.array([0.6, 0.2]), np.array([0.02, 0.3])
+    refused = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        noise, tau = float(10.0 ** rng.uniform(-3.0, -1.0)), float(gamma @ phi_0) + rng.uniform(0.02, 0.2)
+        told = {"horizon": 1, "threshold": tau, "noise": noise, "gamma_norm": 1.0}
+        costs = [[float(gamma @ phi_0)]]
+        advisor = live_advisor(Problem.from_rays(phi_0=[phi_0], endpoints=[[[0.9, 0.05]]], baseline_cost=costs, **told))
+        for count in range(12):
+            x = 0.9 * rng.dirichlet(np.ones(2)) if count % 2 else np.array([0.45, 0.45])
+            made = advisor.decide(0)
+            refused += [made.detail] if made.reason == "gate-refused" else []
+            advisor.record(made.id, 0.0, float(gamma @ x) + noise * rng.standard_normal(), applied=x.tolist())
+    assert refused == []
+
+
 def test_the_gate_shares_no_code_with_the_learner():
     for name in ("gate.py", "gate_model.py"):
         modules = set()

@@ -1,13 +1,15 @@
 """Guards: budgets, rates, stale inputs and clocks that jump. Each objection is the safe action, with the reason."""
 
-from collections import deque
+import json
+import math
 
+import numpy as np
 import pytest
 
 from tether import Advisor
 from tether.errors import InputError
-from tether.live.guards import Guards, over_budget, over_rate, stale
-from tether.live.ledger import Ledger
+from tether.live.guards import LONGEST, Guards, over_budget, over_rate, stale
+from tether.live.ledger import Ledger, Window
 from tether.live.memory_store import MemoryStore
 
 from .live_worlds import Plant, live_advisor, small_world
@@ -38,13 +40,86 @@ def test_a_rate_counts_what_was_not_the_safe_action_in_the_window():
 def test_the_window_of_the_next_decision_leaves_out_the_oldest_one():
     """Window 3: after 1, 0, 0 the next decision's window is 0, 0 and itself; before it is full, nothing is left out."""
     ledger = Ledger((0.5,))
-    ledger.guards = Guards(rate_window=3)
-    ledger.recent = deque([1, 0], maxlen=3)
-    assert ledger.others() == 1
-    ledger.recent.append(0)
-    assert ledger.others() == 0
-    ledger.recent.append(1)
-    assert ledger.others() == 1
+    ledger.recent.resize(2)
+    others = []
+    for played in (1, 0, 0, 1):
+        ledger.recent.append(played)
+        others.append(ledger.others())
+    assert others == [1, 1, 0, 1]
+
+
+def test_a_window_holds_the_exact_sum_of_its_last_values_whatever_has_passed_through():
+    rng = np.random.default_rng(0)
+    values = [*(rng.standard_normal(40) * 10.0 ** rng.integers(-300, 280, size=40)).tolist(), 1e100, 0.1, 0.2, 5e-324]
+    window = Window(3)
+    for n, value in enumerate(values):
+        window.append(value)
+        assert window.sum() == math.fsum(values[max(0, n - 2) : n + 1])
+    assert window.sum() == 0.1 + 0.2
+    window.resize(20)
+    assert window.sum() == math.fsum(values[-20:])
+    window.resize(0)
+    assert window.sum() == 0.0
+    window.append(7.0)
+    assert window.sum() == 0.0
+    assert list(window.values) == [*values, 7.0]
+
+
+def test_the_longest_window_can_be_set_at_any_time():
+    window = Window(1)
+    for n in range(LONGEST + 2):
+        window.append(n)
+    window.resize(LONGEST)
+    assert window.sum() == sum(range(2, LONGEST + 2))
+    window.append(1)
+    assert window.sum() == sum(range(3, LONGEST + 2)) + 1
+
+
+def test_a_budget_that_is_set_on_an_old_log_counts_what_the_log_holds(world):
+    """As if it had been set from the start: over a window, over a wider one, and after a snapshot."""
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store, guards=Guards(budget=1000.0, budget_window=3))
+    Plant(world.true_gamma).play(advisor, 60)
+    costs = [entry.body["cost"][0] for entry in store.read() if entry.kind == "outcome"]
+    advisor.snapshot()
+    for window, spent in ((50, math.fsum(costs[-50:])), (None, sum(costs)), (7, math.fsum(costs[-7:]))):
+        again = Advisor(world.problem, store, guards=Guards(budget=spent, budget_window=window), refresh=None)
+        assert again.status().spent == (spent,)
+        reasons = {again.decide(state).reason for state in range(4)}
+        assert "budget" in reasons
+
+
+def test_a_rate_that_is_set_on_an_old_log_counts_what_the_log_holds(world):
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store, guards=Guards(rate_window=10))
+    Plant(world.true_gamma).play(advisor, 60)
+    guards = Guards(live_rate=0.2, rate_window=50)
+    again = Advisor(world.problem, store, guards=guards, refresh=None)
+    for _ in range(30):
+        again.decide(1)
+    others = [not entry.body["is_baseline"] for entry in store.read() if entry.kind == "decision"]
+    assert sum(others[10:60]) > 10
+    assert not any(others[60:70])
+    assert Advisor(world.problem, store).replica.to_bytes() == again.replica.to_bytes()
+
+
+def test_a_ledger_with_the_longest_windows_is_saved_and_restored_bit_for_bit():
+    """Two constraints and full windows: 8 bytes a cost and one a decision, times 4/3 for base 64, are 2.3 MB."""
+    ledger = Ledger((0.5, 0.5))
+    rng = np.random.default_rng(0)
+    for cost in rng.standard_normal((LONGEST + 5, 2)).tolist():
+        for window, value in zip(ledger.spent, cost, strict=True):
+            window.append(value)
+        ledger.recent.append(int(cost[0] > 0))
+    data = ledger.to_bytes()
+    assert len(data) < 2.3e6
+    again = Ledger.from_json((0.5, 0.5), json.loads(data))
+    assert again.to_bytes() == data
+    for each in (ledger, again):
+        each.recent.resize(LONGEST - 1)
+        each.spent[1].resize(LONGEST)
+    assert again.others() == ledger.others() > 0
+    assert again.spent[1].sum() == ledger.spent[1].sum() != 0.0
 
 
 @pytest.mark.parametrize("mode", ["guarded", "live"])

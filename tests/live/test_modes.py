@@ -6,8 +6,10 @@ import pytest
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.guards import Guards
+from tether.live.ledger import Ledger
 from tether.live.memory_store import MemoryStore
 from tether.live.modes import Criteria, PromotionRefused
+from tether.live.store import Entry, canonical
 
 from .live_worlds import Plant, finite_problem, live_advisor, small_world
 
@@ -172,7 +174,7 @@ def broken(advisor, count=64):
     """Costs that scatter far more than σ: the tests of the assumptions must notice."""
     for n in range(count):
         decision = advisor.decide(0)
-        advisor.record(decision.id, 0.1, 0.2 if n % 2 else 2.0)
+        advisor.record(decision.id, 0.1, 0.2 if n % 2 else 1.6)
 
 
 def test_an_alarm_trips_to_the_safe_action_is_logged_once_and_survives_a_restart(world):
@@ -225,3 +227,51 @@ def test_an_alarm_that_could_not_be_logged_trips_all_the_same(world, monkeypatch
     advisor.record(decision.id, 0.1, 0.2)
     assert [entry.kind for entry in advisor.store.read()].count("tripped") == 1
     assert np.isfinite(advisor.status().certified)
+
+
+def entry_of(seq, kind, **body):
+    return Entry(seq, 0.0, kind, canonical(body), (), "", "")
+
+
+def decided(seq, rests_on):
+    certificate = {"seq": rests_on}
+    told = {"is_baseline": True, "proposal": None, "certified": None, "decided_at": None, "certificate": certificate}
+    return entry_of(seq, "decision", **told)
+
+
+def seen(seq, **more):
+    return entry_of(seq, "outcome", cost=[0.7], bound=[0.5], drawn=False, **more)
+
+
+@pytest.mark.parametrize("change", ["mode", "alarm-reset"])
+def test_counts_begin_anew_with_the_decisions_that_rest_on_the_change(change):
+    """Entry 3 begins the counts: of two decisions and four outcomes after it, one and one belong to the new mode."""
+    ledger = Ledger((0.5,))
+    entries = [decided(1, 0), seen(2), entry_of(3, change, mode="guarded", by="me", why="?")]
+    entries += [decided(4, 2), decided(5, 3), seen(6), seen(7, rests_on=0), seen(8, rests_on=2), seen(9, rests_on=3)]
+    for entry in entries:
+        ledger.apply(entry)
+    assert (ledger.ever.decisions, ledger.ever.outcomes, ledger.ever.compared) == (3, 5, 5)
+    assert (ledger.since.decisions, ledger.since.outcomes, ledger.since.compared) == (1, 1, 1)
+    assert ledger.since.excess == pytest.approx([0.2])
+    again = Ledger.from_json((0.5,), ledger.to_json())
+    for each in (ledger, again):
+        each.apply(seen(10, rests_on=2))
+    assert again.to_bytes() == ledger.to_bytes()
+    assert again.since.outcomes == 1
+
+
+def test_late_outcomes_of_the_mode_before_do_not_count_for_the_next(world):
+    advisor = Advisor(world.problem, criteria=Criteria(outcomes=10), refresh=None)
+    plant = Plant(world.true_gamma)
+    decisions = [advisor.decide(plant.state()) for _ in range(20)]
+    for decision in decisions[:10]:
+        advisor.record(decision.id, 0.3, plant.measure(0, decision.feature))
+    advisor.promote("guarded", by="me", why="10 fine outcomes")
+    for decision in decisions[10:]:
+        advisor.record(decision.id, 0.3, plant.measure(0, decision.feature))
+    advisor.decide(0)
+    with pytest.raises(PromotionRefused, match=r"0 outcomes recorded in this mode.*0\.00 of the decisions"):
+        advisor.promote("live", by="me", why="20 outcomes, but of another mode")
+    plant.play(advisor, 10)
+    advisor.promote("live", by="me", why="10 of this mode")

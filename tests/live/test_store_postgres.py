@@ -45,16 +45,18 @@ def test_a_restart_between_two_calls_goes_unnoticed(own_server, store):
     assert numbers(store) == [1, 2]
 
 
-def test_a_connection_cut_during_a_batch_leaves_nothing_of_it(postgres_server, store):
+@pytest.mark.parametrize("pipelines", [True, False])
+def test_a_connection_cut_during_a_batch_leaves_nothing_of_it(postgres_server, store, monkeypatch, pipelines):
     """The server ends the writer's session in the middle of its transaction; the batch is tried again, whole."""
+    monkeypatch.setattr(psycopg.Pipeline, "is_supported", lambda: pipelines)
     store.append([draft(1)])
     cut = []
 
-    def clock():
+    def clock():  # asked between the question and the writing
         if not cut:
             cut.append(True)
-            with psycopg.connect(postgres_server.address, autocommit=True) as other:
-                other.execute("SELECT pg_terminate_backend(%s)", (store._writer.info.backend_pid,))
+            with psycopg.connect(postgres_server.address, autocommit=True) as other:  # waits until it has ended
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", (store._writer.info.backend_pid,))
         return 5.0
 
     store._clock = clock

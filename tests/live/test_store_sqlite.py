@@ -250,3 +250,16 @@ def test_an_address_says_which_store_it_is(tmp_path):
     assert isinstance(store, SqliteStore)
     assert open_store(store) is store
     store.close()
+
+
+def test_a_log_that_was_deleted_is_not_read_on(tmp_path):
+    """A connection that was kept open would still read what is no longer there, and call it well."""
+    store = SqliteStore(tmp_path / "log.db")
+    store.append([Draft("note", {"n": 1})])
+    assert store.head().seq == 1
+    (tmp_path / "log.db").rename(tmp_path / "elsewhere.db")
+    for ask in (store.head, store.read, lambda: store.places(["k"])):
+        with pytest.raises(StoreError, match="is gone"):
+            ask()
+    (tmp_path / "elsewhere.db").rename(tmp_path / "log.db")
+    assert store.head().seq == 1

@@ -5,7 +5,11 @@ import pytest
 
 from tether import Advisor
 from tether.errors import InputError
+from tether.live.chain import verify_store
 from tether.live.memory_store import MemoryStore
+from tether.live.states import StateCodec
+from tether.problem.action_sets import FiniteActions
+from tether.problem.problem import Problem
 
 from .live_worlds import Plant, live_advisor, small_world
 
@@ -84,6 +88,60 @@ def test_the_same_rows_are_taken_once(world):
     assert again.warm_start(features[:10], costs[:10] + 0.01) == 10
 
 
+EXPORTS = {
+    "in another order": (lambda n: [*range(n - 1, -1, -1)], "30 of these 30 rows", 0),
+    "one row fewer": (lambda n: [*range(1, n)], "29 of these 29 rows", 0),
+    "a longer table": (lambda n: [*range(n + 5)], "30 of these 35 rows", 5),
+}
+
+
+@pytest.mark.parametrize(("pick", "words", "new"), EXPORTS.values(), ids=EXPORTS)
+def test_rows_that_the_log_holds_are_known_whatever_comes_with_them(world, pick, words, new):
+    features, costs = rows(world, 40)
+    advisor = Advisor(world.problem)
+    advisor.warm_start(features[:30], costs[:30])
+    before, chosen = advisor.store.head(), pick(30)
+    with pytest.raises(InputError, match=f"{words} are in the log already .*duplicates='drop'"):
+        advisor.warm_start(features[chosen], costs[chosen])
+    assert advisor.store.head() == before
+    assert advisor.warm_start(features[chosen], costs[chosen], duplicates="drop") == new
+    gate = advisor.replica.learner.gate
+    whole = features[: 30 + new]
+    assert gate.count.tolist() == [30 + new]
+    assert np.allclose(gate.gram[0], gate.terms.ridge * np.eye(3) + whole.T @ whole, rtol=1e-12)
+    assert advisor.warm_start(features[35:], costs[35:]) == 5
+
+
+def test_of_rows_that_repeat_in_a_growing_table_the_log_gets_as_many_as_the_table_holds(world):
+    """Costs of 0 or 1: the log holds the row twice, the longer table four times, so two are new."""
+    x = [0.2, 0.3, 0.5]
+    advisor = Advisor(world.problem, watch=False)
+    assert advisor.warm_start([x] * 2, [1.0] * 2, duplicates="keep") == 2
+    with pytest.raises(InputError, match=r"2 of these 5 rows are in the log already .*duplicates='new'"):
+        advisor.warm_start([x] * 5, [1.0] * 4 + [0.0], duplicates="keep")
+    assert advisor.warm_start([x] * 5, [1.0] * 4 + [0.0], duplicates="new") == 3
+    assert advisor.warm_start([x] * 5, [1.0] * 4 + [0.0], duplicates="new") == 0
+    assert advisor.warm_start([x] * 5, [1.0] * 4 + [0.0], duplicates="drop") == 0
+    assert advisor.replica.learner.gate.count.tolist() == [5]
+    assert np.allclose(advisor.replica.learner.gate.moment[0], 4 * np.array(x))
+
+
+def test_rows_that_another_process_writes_at_the_same_time_are_counted_once(world, monkeypatch):
+    """Both have looked, and neither has written yet: the keys decide, and the second is told."""
+    store = MemoryStore()
+    features, costs = rows(world, 250)
+    one, two = (Advisor(world.problem, store, watch=False) for _ in range(2))
+    monkeypatch.setattr(store, "places", lambda keys: {})
+    one.warm_start(features[50:], costs[50:])
+    with pytest.raises(InputError, match=r"at the same time.*duplicates='drop'"):
+        two.warm_start(features, costs)
+    monkeypatch.undo()
+    assert two.warm_start(features, costs, duplicates="drop") == 50
+    assert two.replica.learner.gate.count.tolist() == [250]
+    one.sync()
+    assert one.replica.to_bytes() == two.replica.to_bytes()
+
+
 def test_rows_that_occur_twice_are_refused_dropped_or_kept_as_told(world):
     features, costs = rows(world, 10)
     twice = np.vstack([features, features[3:5]]), np.append(costs, costs[3:5])
@@ -103,6 +161,12 @@ def spoil(part, place, value):
     return change
 
 
+def masked(values, place):
+    hidden = np.ma.array(values, copy=True)
+    hidden[place] = np.ma.masked
+    return hidden
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -119,6 +183,11 @@ def spoil(part, place, value):
         (lambda told: told.update(costs=[None] * 10), "row 0 .*says nothing"),
         (lambda told: told.update(features=7), r"features \(n, d\)"),
         (lambda told: told.update(features=[[1.0]] * 10), "row 0"),
+        (lambda told: told.update(features=masked(told["features"], (4, 1))), "row 4 .*feature must be 3 finite"),
+        (lambda told: told.update(costs=masked(told["costs"], 4)), "row 4 .*cost must be 1 finite"),
+        (lambda told: told.update(rewards=masked(told["costs"], 4)), "row 4 .*reward must be a finite"),
+        (lambda told: told.update(rewards=[1e200] * 10), "row 0 .*reward 1e.200 is beyond"),
+        (lambda told: told.update(rewards=[0.1] * 10, seen_states=[0, 1, 2, 3, 9] * 2), "row 4 .*state 9 is not one"),
     ],
 )
 def test_one_bad_row_refuses_all_of_them(world, change, words):
@@ -132,16 +201,75 @@ def test_one_bad_row_refuses_all_of_them(world, change, words):
     assert advisor.store.head().seq == 1
 
 
+def keyed_problem(horizon=1):
+    """States are dicts, told apart by their id; those under 0 do not exist."""
+
+    def actions(state):
+        if state["id"] < 0:
+            raise ValueError("no such customer")
+        return FiniteActions(np.array([[0.5, 0.0], [0.4, 0.1]]), 0)
+
+    return Problem(
+        horizon=horizon,
+        threshold=1.0,
+        noise=0.05,
+        dimension=2,
+        baseline_cost=lambda step, state: 0.2,
+        key=lambda state: state["id"],
+        actions=actions,
+    )
+
+
+UNUSABLE = {
+    "no state": ({}, "rows with rewards need their states"),
+    "no such state": ({"seen_states": [{"id": 7}, {"id": -1}]}, "row 1 .*no such customer"),
+    "no such next state": (
+        {"seen_states": [{"id": 7}] * 2, "next_states": [{"id": 7}, {"id": -1}]},
+        "no such customer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "words"), UNUSABLE.values(), ids=UNUSABLE)
+def test_nothing_is_logged_that_the_learner_could_not_apply(told, words):
+    problem, store = keyed_problem(horizon=2), MemoryStore()
+    advisor = live_advisor(problem, store)
+    before = store.head()
+    with pytest.raises(InputError, match=words):
+        advisor.warm_start([[0.5, 0.0], [0.4, 0.1]], [0.2, 0.21], rewards=[0.1, 0.2], steps=[0, 0], **told)
+    assert store.head() == before
+    assert advisor.decide({"id": 7}).is_baseline is not None
+    assert Advisor(problem, store).replica.learner.version == 0
+
+
+def test_a_state_is_looked_up_as_the_log_gives_it_back():
+    """What is handed over has an id, but what this codec logs of it has none."""
+    codec = StateCodec(lambda state: {"name": "x"}, lambda value: value)
+    advisor = live_advisor(keyed_problem(), states=codec)
+    before = advisor.store.head()
+    with pytest.raises(InputError, match=r"row 0 .*not one that this problem knows"):
+        advisor.warm_start([[0.5, 0.0]], [0.2], rewards=[0.1], seen_states=[{"id": 7}])
+    assert advisor.store.head() == before
+
+
+def test_rows_without_rewards_need_no_state_that_the_problem_knows():
+    advisor = live_advisor(keyed_problem())
+    assert advisor.warm_start([[0.5, 0.0], [0.4, 0.1]], [0.2, 0.21], seen_states=[None, {"id": -1}]) == 2
+    assert advisor.replica.learner.version == 2
+
+
 def test_steps_are_needed_where_there_is_more_than_one():
     world, _ = small_world(3, horizon=2)
     with pytest.raises(InputError, match="H = 2 each row needs its step"):
         Advisor(world.problem).warm_start(*rows(world, 5))
 
 
-def test_many_rows_make_several_entries_of_one_batch(world):
+def test_many_rows_make_several_entries_each_with_a_key_per_row(world):
     advisor = Advisor(world.problem, watch=False)
-    features, costs = rows(world, 1500)
-    advisor.warm_start(features, costs)
-    sizes = [len(entry.body["rows"]) for entry in advisor.store.read() if entry.kind == "warm-start"]
-    assert sizes == [1000, 500]
-    assert advisor.replica.learner.version == 1500
+    features, costs = rows(world, 250)
+    assert advisor.warm_start(features, costs) == 250
+    entries = [entry for entry in advisor.store.read() if entry.kind == "warm-start"]
+    assert [len(entry.body["rows"]) for entry in entries] == [100, 100, 50]
+    assert len({key for entry in entries for key in entry.unique if key.startswith("warm-row:")}) == 250
+    assert advisor.replica.learner.version == 250
+    assert verify_store(advisor.store).fault is None

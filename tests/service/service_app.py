@@ -16,6 +16,7 @@ from tether.live.memory_store import MemoryStore
 from tether.live.modes import Criteria
 from tether.service.app import create_app
 from tether.service.config import ServiceConfig
+from tether.service.run import how_to_listen
 from tether.service.tokens import ROLES, add_token
 
 WORLD = small_world()[0]
@@ -31,8 +32,9 @@ def new_advisor(store=None, problem=PROBLEM, **more):
 @contextmanager
 def serving(advisor, **config):
     """A client of a service around this advisor, until the block ends."""
-    app = create_app(ServiceConfig(problem="none:needed", **config), advisor)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    told = ServiceConfig(problem="none:needed", **config)
+    app, how = create_app(told, advisor), how_to_listen(told)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, **how))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

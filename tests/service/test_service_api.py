@@ -1,6 +1,7 @@
 """The endpoints: decisions and outcomes, exactly once; what bad input is told; what readers and operators see."""
 
 import json
+import os
 import threading
 import time
 
@@ -130,6 +131,11 @@ def test_bad_requests_for_decisions_are_refused_in_words_and_change_nothing(shar
         ({"applied": {"ray": 0, "length": 1.5}}, 422),
         ({"applied": [0.0]}, 400),
         ({"applied": 2}, 400),
+        ({"applied": True}, 422),
+        ({"applied": "1"}, 422),
+        ({"cost": True}, 422),
+        ({"cost": "0.1"}, 422),
+        ({"reward": "1e3"}, 422),
         ({"cots": 1}, 422),
     ],
 )
@@ -141,6 +147,22 @@ def test_bad_outcomes_are_refused_and_nothing_is_learned(shared, change, status)
     assert answer.status_code == status, answer.text
     assert advisor.store.head() == before and advisor._in_flight == 0
     assert client.post("/v1/outcomes", json=told).status_code == 200
+
+
+def test_a_cost_that_cannot_be_is_409_and_a_0_acts_until_the_alarm_is_reset(client, advisor):
+    learn(client)
+    made = decide(client, 1)
+    for _ in range(2):
+        refused = record(client, made, cost=-1000.0)
+        assert refused.status_code == 409 and refused.json()["title"] == "impossible cost"
+        assert "[-1000.0]" in refused.json()["detail"] and "cost=None" in refused.json()["detail"]
+    assert [entry.kind for entry in advisor.store.read(made["seq"])] == ["tripped"]
+    assert advisor.status().outcomes == 60 and advisor._in_flight == 0
+    assert decide(client, 1)["reason"] == "tripped"
+    unmeasured = {"decision_id": made["id"], "reward": 0.5, "cost": None}
+    assert client.post("/v1/outcomes", json=unmeasured).status_code == 200
+    assert client.post("/v1/alarm/reset", json={"why": "a loose contact"}).status_code == 200
+    assert decide(client, 1)["reason"] != "tripped"
 
 
 def test_bodies_beyond_the_limit_are_cut_off_whether_or_not_they_say_how_long_they_are(advisor):
@@ -273,6 +295,8 @@ def test_metrics_can_be_read_by_prometheus_and_count_what_happened(client):
     assert families["tether_data_version"].samples[0].value == 3
     paths = {sample.labels.get("path") for sample in families["tether_request_seconds"].samples}
     assert paths >= {"/v1/decisions", "/v1/outcomes", "other"} and not any("no-such" in str(path) for path in paths)
+    for name in ("tether_request_seconds", "tether_worker_decisions", "tether_worker_outcomes", "tether_unsynced"):
+        assert {sample.labels["worker"] for sample in families[name].samples} == {str(os.getpid())}, name
     modes = {sample.labels["mode"]: sample.value for sample in families["tether_mode"].samples}
     assert modes == {"shadow": 0.0, "guarded": 0.0, "live": 1.0}
 

@@ -69,6 +69,22 @@ def test_the_address_of_a_database_comes_from_the_environment(tmp_path, monkeypa
     assert config.store_address() == "postgresql://u:secret@h/d" and "secret" not in repr(config)
 
 
+def test_a_path_from_the_environment_is_relative_to_the_file_too(tmp_path, monkeypatch):
+    config = read_config(written(tmp_path, 'problem = "a:b"\nstore_from = "TETHER_TEST_STORE"'))
+    monkeypatch.setenv("TETHER_TEST_STORE", "logs/mine.db")
+    assert config.store_address() == str(tmp_path / "logs/mine.db")
+    monkeypatch.setenv("TETHER_TEST_STORE", "/elsewhere/mine.db")
+    assert config.store_address() == "/elsewhere/mine.db"
+
+
+def test_several_workers_on_sqlite_are_refused_whoever_names_the_file(tmp_path, monkeypatch):
+    config = read_config(written(tmp_path, 'problem = "a:b"\nstore_from = "TETHER_TEST_STORE"\nworkers = 2'))
+    monkeypatch.setenv("TETHER_TEST_STORE", "hidden.db")
+    with pytest.raises(InputError, match=r"workers = 2 .*PostgreSQL.*TETHER_TEST_STORE") as refused:
+        config.store_address()
+    assert "hidden" not in str(refused.value)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_addresses_of_this_machine_are_loopback(host):
     assert is_loopback(host)
@@ -138,3 +154,13 @@ def test_a_log_of_another_problem_is_refused_before_anything_listens(tmp_path):
     (tmp_path / "served_problem.py").write_text(MODULE)
     told = CliRunner().invoke(cli, ["serve", "--check", str(written(tmp_path, 'problem = "served_problem:problem"'))])
     assert told.exit_code != 0 and "another problem" in told.output
+
+
+def test_ctrl_c_before_the_service_is_up_says_what_is_true_of_a_service(tmp_path, monkeypatch):
+    def interrupted(config):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tether.service.run.check_start", interrupted)
+    told = CliRunner().invoke(cli, ["serve", "--check", str(written(tmp_path, 'problem = "a:b"'))])
+    assert told.exit_code == 130 and "runs" not in told.output
+    assert told.output == "stopped. What was acknowledged is in the log; the same command starts the service again.\n"

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
 from tether.errors import AlteredLog, StoreError
@@ -32,6 +33,11 @@ class Moody(MemoryStore):
         if self.error is not None:
             raise self.error
         return super().head()
+
+    def read(self, after=0, limit=1000):
+        if self.error is not None:
+            raise self.error
+        return super().read(after, limit)
 
 
 @pytest.fixture
@@ -193,10 +199,14 @@ def test_a_restart_keeps_decisions_keys_mode_and_what_was_learned(tmp_path):
         after = client.get("/v1/status").json()
         for name in ("mode", "head", "data_version", "model_hash", "counts", "stopped"):
             assert after[name] == before[name], name
-        assert decide(client, 2, key="k") == first
+        again = client.post("/v1/decisions", json={"state": 2}, headers={"Idempotency-Key": "k"})
+        assert (again.status_code, again.json()["reason"], again.json()["id"]) == (503, "stopped", "")
+        assert again.json()["is_baseline"] and not first["is_baseline"], "what was decided before does not leave now"
         assert record(client, first).json()["repeated"] is False
         assert record(client, first).json()["repeated"] is True
         assert decide(client, 2)["reason"] == "stopped"
+        client.post("/v1/resume", json={"why": "morning"})
+        assert decide(client, 2, key="k") == first
 
 
 def test_two_services_on_one_log_count_once_and_the_switch_of_one_stops_the_other_at_once(tmp_path):
@@ -218,3 +228,90 @@ def test_two_services_on_one_log_count_once_and_the_switch_of_one_stops_the_othe
         assert seen[0]["data_version"] == 40
         fault = verify_store(one.store).fault
     assert fault is None
+
+
+def metrics_of(client):
+    """(name, labels without the worker) -> value, of everything but the times of requests."""
+    found = {}
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            labels = tuple(sorted((name, value) for name, value in sample.labels.items() if name != "worker"))
+            found[sample.name, labels] = sample.value
+    return found
+
+
+def test_metrics_of_what_the_log_knows_are_the_same_in_all_processes_on_it(tmp_path):
+    path = tmp_path / "log.db"
+    with serving(new_advisor(path)) as here, serving(new_advisor(path, mode="shadow")) as there:
+        learn(here, 3)
+        here.post("/v1/stop", json={"why": "a test"})
+        seen = [metrics_of(client) for client in (here, there)]
+        for name, value in {"tether_stopped": 1, "tether_data_version": 3, "tether_outcomes_total": 3}.items():
+            assert [each[name, ()] for each in seen] == [value, value], name
+        for key in [("tether_seq", ()), ("tether_mode", (("mode", "live"),)), *PLAYED]:
+            assert seen[0][key] == seen[1][key], key
+        assert [sum(each[key] for key in PLAYED) for each in seen] == [3, 3]
+
+
+PLAYED = [("tether_decisions_total", (("played", played),)) for played in ("baseline", "other")]
+
+
+def test_metrics_are_told_while_the_log_is_out_of_reach_and_say_so(store):
+    with serving(new_advisor(store)) as client:
+        learn(client, 2)
+        assert metrics_of(client)["tether_store_error", ()] == 0
+        store.error = StoreError("gone")
+        told = metrics_of(client)
+        assert told["tether_store_error", ()] == 1 and told["tether_data_version", ()] == 2
+        store.error = None
+
+
+def told_by_the_service(caplog):
+    return [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "tether.service"]
+
+
+def test_a_log_that_can_only_be_read_makes_it_not_ready_and_is_in_its_own_log_once(tmp_path, caplog):
+    path, away = tmp_path / "secret.db", tmp_path / "away"
+    caplog.set_level("INFO", "tether.service")
+    with serving(new_advisor(path)) as client:
+        made = decide(client)
+        path.rename(away)
+        for _ in range(3):
+            answer = client.post("/v1/decisions", json={"state": 0})
+            assert answer.status_code == 503 and answer.json()["reason"] == "not-logged"
+            assert "secret.db" not in answer.text and "safe action" in answer.json()["detail"]
+            assert answer.json()["certificate"]["detail"] == answer.json()["detail"]
+            assert record(client, made).status_code == 503
+        assert client.get("/readyz").status_code == 503 and "secret" not in client.get("/readyz").text
+        ((level, said),) = told_by_the_service(caplog)
+        assert level == "ERROR" and "secret.db is gone" in said
+        away.rename(path)  # nobody who asks first sends a decision before it is ready
+        assert client.get("/readyz").status_code == 200
+        assert [level for level, _ in told_by_the_service(caplog)] == ["ERROR", "INFO"]
+        assert decide(client)["logged"] and len(told_by_the_service(caplog)) == 2
+
+
+def test_a_log_that_does_not_answer_makes_it_not_ready_until_it_does(store, caplog):
+    advisor = new_advisor(store)
+    with serving(advisor, limits={"seconds": 0.3}) as client:
+        store.open.clear()
+        assert client.post("/v1/decisions", json={"state": 1}).status_code == 503
+        assert client.get("/readyz").status_code == 503
+        assert [level for level, _ in told_by_the_service(caplog)] == ["ERROR"]
+        store.open.set()
+        assert settled(advisor) and client.get("/readyz").status_code == 200
+
+
+def test_an_altered_log_is_in_the_services_own_log_and_no_try_makes_it_ready(store, caplog):
+    advisor = new_advisor(store)
+    with serving(advisor) as client:
+
+        def altered(*more, **named):
+            raise AlteredLog("entry 2 was altered", 2)
+
+        begin, advisor.begin_decide = advisor.begin_decide, altered
+        assert client.post("/v1/decisions", json={"state": 0}).status_code == 503
+        assert client.get("/readyz").status_code == 503 and client.get("/readyz").status_code == 503
+        assert told_by_the_service(caplog)[0][1].endswith("entry 2 was altered")
+        advisor.begin_decide = begin
+        assert decide(client)["logged"] and client.get("/readyz").status_code == 200

@@ -42,9 +42,9 @@ def configured(folder, **more):
 
 
 @contextmanager
-def served(folder, address, **environment):
+def served(folder, address, *options, **environment):
     """The process, once it is ready; ended with SIGTERM. Its standard error goes to folder/err."""
-    command = [sys.executable, "-m", "tether.cli", "serve", str(folder / "service.toml")]
+    command = [sys.executable, "-m", "tether.cli", "serve", str(folder / "service.toml"), *options]
     with (folder / "err").open("ab") as err:
         process = subprocess.Popen(command, stderr=err, stdout=err, env={**os.environ, **environment})
     try:
@@ -140,3 +140,13 @@ def test_two_workers_share_one_log_and_the_switch_reaches_both_at_once(tmp_path,
     assert verify_store(store).fault is None
     store.close()
     assert "secret" not in (tmp_path / "err").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--access-log", "--no-access-log"])
+def test_workers_write_an_access_log_or_none_as_they_were_told(tmp_path, database, option):
+    address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
+    with served(tmp_path, address, option, TETHER_TEST_STORE=database.address):
+        both_workers(address, lambda fresh: fresh.get("/v1/status"))
+    said = (tmp_path / "err").read_text()
+    assert ('"path": "/v1/status"' in said) == (option == "--access-log") and "Started server process" in said

@@ -15,6 +15,9 @@ import httpx
 import pytest
 from test_service_processes import configured, served
 
+from tether.service.app import make_advisor
+from tether.service.config import read_config
+
 
 def started(folder, **more):
     command = [sys.executable, "-m", "tether.cli", "serve", str(folder / "service.toml")]
@@ -46,6 +49,25 @@ def test_a_port_that_is_taken_is_said_in_plain_words(tmp_path):
         _, said = process.communicate(timeout=90)
     assert process.returncode == 2 and "cannot listen on 127.0.0.1" in said
     assert "Traceback" not in said and "the dashboard is at" not in said
+
+
+def test_a_check_writes_nothing_to_a_log_that_a_service_may_be_using(tmp_path):
+    """A rehearsal with other guards must not take those of the running service away."""
+    configured(tmp_path)
+    path, command = tmp_path / "service.toml", [sys.executable, "-m", "tether.cli", "serve", "--check"]
+    told = path.read_text()
+    path.write_text(f"{told}\n[guards]\nmax_age = 60.0\n")
+    advisor = make_advisor(read_config(path))
+    advisor.decide(0)
+    path.write_text(f"{told}\n[guards]\nlive_rate = 0.9\n")
+    before = advisor.store.head()
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert advisor.store.head() == before
+    changed = make_advisor(read_config(path))  # a real start does: the section holds as a whole
+    assert (changed.replica.ledger.guards.max_age, changed.replica.ledger.guards.live_rate) == (None, 0.9)
+    path.write_text(told)
+    assert make_advisor(read_config(path)).replica.ledger.guards == changed.replica.ledger.guards
 
 
 def ends_at_once(folder, address, **environment):

@@ -43,7 +43,9 @@ def checked_episodes(value: object) -> int | None:
 
 
 def as_numbers(value: Any) -> Array | None:
-    """Real numbers as a float array, None if they are not that."""
+    """Real numbers as a float array, None if they are not that. What is masked was not measured: it is no number."""
+    if np.ma.is_masked(value):
+        return None
     try:
         numbers = np.asarray(value)
         return numbers.astype(np.float64) if numbers.dtype.kind in "iufb" else None

@@ -5,6 +5,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.control import Control
 from tether.live.decisions import (
     AlreadyRecorded,
+    ImpossibleCost,
     LiveDecision,
     Recorded,
     Status,
@@ -20,15 +22,15 @@ from tether.live.decisions import (
     check_names,
     check_same,
 )
-from tether.live.events import decision_key, outcome_key, request_key
+from tether.live.events import Tripped, decision_key, outcome_key, request_key
 from tether.live.guards import Guards
 from tether.live.ids import new_id
-from tether.live.judge import Request, looked_up
+from tether.live.judge import Request
 from tether.live.live_agent import Algorithm
 from tether.live.modes import Criteria, Mode
 from tether.live.outcomes import outcome_body
 from tether.live.pending import Pending, drafts_of, fresh_entries
-from tether.live.states import StateCodec, encode_action
+from tether.live.states import StateCodec, as_logged, with_way_out
 from tether.live.store import Appended, Draft, Entry, Store, canonical
 from tether.problem.problem import Problem
 from tether.records import State
@@ -125,12 +127,15 @@ class Advisor(Control):
         if observed_at is not None and not (isinstance(observed_at, int | float) and math.isfinite(observed_at)):
             raise InputError(f"observed_at must be seconds since 1970, or None, but is {observed_at!r}.")
         seen = None if observed_at is None else float(observed_at)
-        logged = self.states.encode(state)
+        logged, again = as_logged(self.states, state)
         step = int(step) if isinstance(step, int) or hasattr(step, "__index__") else step
-        request = Request(self._ids(), key, episode, step, state, logged, seen, float(self._clock()))
+        request = Request(self._ids(), key, episode, step, again, logged, seen, float(self._clock()))
         with self._lock:
             self._look_around()
-            judgment = self._replica.judge(request)
+            try:
+                judgment = self._replica.judge(request)
+            except InputError as error:
+                raise with_way_out(error, state, again) from error.__cause__
         pending = Pending(drafts_of(judgment, request), request, judgment)
         with self._lock:
             self._in_flight += 1
@@ -145,10 +150,10 @@ class Advisor(Control):
             self._in_flight -= 1
             self._take(fresh_entries(pending.drafts, appended))
             self._remember(last.entry.body)
-        if not last.fresh:
-            check_same(last.entry.body, request.logged_state, request.step, request.episode)
-            return LiveDecision.from_body(last.entry.body, self.states, last.entry.seq)
-        return LiveDecision.made_of(*judgment[:3], request.state, last.entry.seq)
+        if last.fresh:
+            return self._handed_out(LiveDecision.made_of(*judgment[:3], request.state, last.entry.seq), is_new=True)
+        check_same(last.entry.genuine().body, request.logged_state, request.step, request.episode)
+        return self._handed_out(LiveDecision.from_body(last.entry.body, self.states, last.entry.seq))
 
     def fail_decide(self, pending: Pending, error: StoreError) -> LiveDecision:
         """The log could not be written: a_0, and it says so; nothing else may leave."""
@@ -157,24 +162,8 @@ class Advisor(Control):
             self._store_error = str(error)
             if self._when_store_fails == "refuse" or isinstance(error, AlteredLog) or pending.request is None:
                 raise error
-            body = self._replica.judge(pending.request).body
-        return self._unlogged(body, pending.request, error)
-
-    def _unlogged(self, body: dict[str, Any], request: Request, error: StoreError) -> LiveDecision:
-        """a_0 without an entry in the log, and so without an id."""
-        known = looked_up(self.problem, request.step, request.state)
-        certificate = self._baseline_certificate(known, request.step, "not-logged", str(error))
-        safe = encode_action(known.actions.action(-1, 0.0))
-        plain = {
-            "decision_id": "",
-            "played": safe,
-            "proposed": safe,
-            "proposal": None,
-            "is_baseline": True,
-            "drawn": None,
-        }
-        words = {"certificate": certificate.to_json(), "reason": "not-logged", "detail": str(error), "drawn": None}
-        return LiveDecision.from_body({**body, **plain, **words}, self.states, 0)
+            asked = pending.request
+            return self._withheld(asked.state, asked.step, asked.episode, "not-logged", str(error))
 
     def record(
         self,
@@ -209,7 +198,14 @@ class Advisor(Control):
     ) -> Pending:
         """The first half of `record`: everything is checked before anything is written."""
         decision = self._decision(id)
-        body = outcome_body(self.problem, self.states, decision, reward, cost, next_state, applied)
+        try:
+            body = outcome_body(self._replica.learner, decision, reward, cost, next_state, applied)
+        except ImpossibleCost as error:
+            # to leave out such costs alone would bias the regression: a_0, until somebody has looked into it
+            with self._lock, suppress(StoreError):
+                while (ledger := self._replica.ledger).tripped is None:
+                    self._write(Tripped(test="range", message=str(error), number=ledger.alarms))
+            raise
         pending = Pending((Draft("outcome", body, (outcome_key(id),)),))
         with self._lock:
             self._in_flight += 1
@@ -255,8 +251,8 @@ class Advisor(Control):
             return None
         if entry is None:
             return None
-        check_same(entry.body, self.states.encode(state), step, episode)
-        return LiveDecision.from_body(entry.body, self.states, entry.seq)
+        check_same(entry.genuine().body, self.states.encode(state), step, episode)
+        return self._handed_out(LiveDecision.from_body(entry.body, self.states, entry.seq))
 
     def _decision(self, id: str) -> dict[str, Any]:
         """The body of a logged decision."""
@@ -272,7 +268,7 @@ class Advisor(Control):
         entry: Entry | None = self._store.find(decision_key(id)) if len(id) < 400 else None
         if entry is None:
             raise UnknownDecision(f"decision {id!r:.80} is not in this log: was it made by another advisor?")
-        return entry.body
+        return entry.genuine().body
 
     def _remember(self, body: dict[str, Any]) -> None:
         self._recent[body["decision_id"]] = body

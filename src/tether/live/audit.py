@@ -9,10 +9,11 @@ from typing import Any
 
 from tether.agents.slucb_qvi import SlucbConfig
 from tether.errors import InputError
+from tether.live.chain import entries_of
 from tether.live.judge import Request
-from tether.live.replica import PAGE, Replica, settings_of
+from tether.live.replica import Replica, settings_of
 from tether.live.states import StateCodec
-from tether.live.store import Entry, Store, canonical, genesis_of
+from tether.live.store import Entry, Head, Store, canonical, genesis_of
 from tether.problem.problem import Problem
 
 VERSIONS = ("library", "kernel", "numpy")
@@ -56,13 +57,13 @@ class Replay:
 
 
 def recomputed(
-    store: Store, problem: Problem, states: StateCodec | None = None
+    store: Store, problem: Problem, states: StateCodec | None = None, until: Head | None = None
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """(entry, body computed again) of every decision in the log, in the order of the state they rest on.
+    """(entry, body computed again) of every decision up to `until` (now: the end), in the order of what they rest on.
 
     A decision names the entry up to which its replica had read; it is computed again from exactly that prefix.
     """
-    states = states or StateCodec()
+    states, until = states or StateCodec(), until or store.head()
     settings = settings_of(store)
     if settings is None:
         return
@@ -70,13 +71,13 @@ def recomputed(
     how = {"algorithm": settings["algorithm"], "watch": settings["watch"], "states": states}
     replica = Replica(problem, config, genesis_of(store.identity()), **how)
     waiting: dict[int, list[int]] = defaultdict(list)
-    for entry in entries_of(store):
+    for entry in entries_of(store, until):
         if entry.kind == "decision":
             rests_on = int(entry.body["certificate"]["seq"])
             if not rests_on < entry.seq:
                 raise InputError(f"the decision at entry {entry.seq} says that it rests on entry {rests_on}.")
             waiting[rests_on].append(entry.seq)
-    for entry in entries_of(store):
+    for entry in entries_of(store, until):
         for seq in waiting.pop(replica.head.seq, ()):
             (decision,) = store.read(seq - 1, 1)
             yield decision, replica.judge(_request(decision.body, states)).body
@@ -98,18 +99,10 @@ def _request(body: dict[str, Any], states: StateCodec) -> Request:
     )
 
 
-def entries_of(store: Store) -> Iterator[Entry]:
-    """Every entry, page by page."""
-    seq = 0
-    while page := store.read(seq, PAGE):
-        yield from page
-        seq = page[-1].seq
-
-
 def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> Replay:
-    """Compute every decision again from the log and compare bit for bit."""
-    report = Replay()
-    for entry, body in recomputed(store, problem, states):
+    """Compute every decision again from the log, as it ends now, and compare bit for bit."""
+    report, until = Replay(), store.head()
+    for entry, body in recomputed(store, problem, states, until):
         report.decisions += 1
         logged, computed = _comparable(entry.body), _comparable(json.loads(canonical(body)))
         report.versions += any(entry.body["certificate"][name] != body["certificate"][name] for name in VERSIONS)
@@ -119,7 +112,7 @@ def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> 
                 name, was, now = _first_difference(logged, computed)
                 report.differences.append(Difference(entry.seq, entry.body["decision_id"], name, was, now))
     report.differences.sort(key=lambda difference: difference.seq)
-    report.outcomes = sum(entry.kind == "outcome" for entry in entries_of(store))
+    report.outcomes = sum(entry.kind == "outcome" for entry in entries_of(store, until))
     return report
 
 
@@ -163,31 +156,38 @@ def summary_of(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def decisions_by_this_version(store: Store, problem: Problem, states: StateCodec | None = None) -> list[dict[str, Any]]:
+def decisions_by_this_version(
+    store: Store, problem: Problem, states: StateCodec | None = None, until: Head | None = None
+) -> list[dict[str, Any]]:
     """The decisions that this version of the library makes on the log, in its order."""
-    rows = [summary_of(entry, body) for entry, body in recomputed(store, problem, states)]
+    rows = [summary_of(entry, body) for entry, body in recomputed(store, problem, states, until)]
     return sorted(rows, key=lambda row: int(row["seq"]))
 
 
-def decisions_in_the_log(store: Store) -> list[dict[str, Any]]:
+def decisions_in_the_log(store: Store, until: Head | None = None) -> list[dict[str, Any]]:
     """The decisions as they were made, in the same form."""
-    return [summary_of(entry, entry.body) for entry in entries_of(store) if entry.kind == "decision"]
+    entries = entries_of(store, until or store.head())
+    return [summary_of(entry, entry.body) for entry in entries if entry.kind == "decision"]
 
 
-def write_decisions(rows: list[dict[str, Any]], path: Path, identity: str) -> None:
-    """Decisions of one version as a text file, a JSON object per line; the first names the log."""
-    lines = [json.dumps({"format": "tether-decisions-1", "log": identity}), *(json.dumps(row) for row in rows)]
-    path.write_text("\n".join(lines) + "\n")
-
-
-def read_decisions(path: Path, identity: str) -> list[dict[str, Any]]:
-    """The reverse of `write_decisions`; a file about another log is refused."""
+def write_decisions(rows: list[dict[str, Any]], path: Path, identity: str, until: Head) -> None:
+    """Decisions of one version as a text file, a JSON object per line; the first names the log and where it ended."""
+    first = {"format": "tether-decisions-1", "log": identity, "head": list(until)}
     try:
-        head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-        if head.get("format") != "tether-decisions-1" or head.get("log") != identity:
-            raise InputError(f"{path} holds no decisions on this log ({identity}): its first line is {head}.")
-        return rows
-    except (OSError, ValueError, AttributeError) as error:
+        path.write_text("\n".join(json.dumps(line) for line in (first, *rows)) + "\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}. Choose another path.") from error
+
+
+def read_decisions(path: Path, identity: str) -> tuple[list[dict[str, Any]], Head | None]:
+    """The reverse of `write_decisions`, and the head (None: of an older version); those on another log are refused."""
+    try:
+        first, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        if first.get("format") != "tether-decisions-1" or first.get("log") != identity:
+            raise InputError(f"{path} holds no decisions on this log ({identity}): its first line is {first}.")
+        head = first.get("head")
+        return rows, None if head is None else Head(int(head[0]), str(head[1]))
+    except (OSError, ValueError, AttributeError, TypeError, LookupError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read as decisions of another version: {error}.") from error

@@ -8,9 +8,9 @@ from typing import Any
 
 from tether import __version__
 from tether.errors import InputError
-from tether.live.audit import entries_of
+from tether.live.chain import entries_of
 from tether.live.replica import settings_of
-from tether.live.store import Entry, Store, canonical
+from tether.live.store import Entry, Head, Store, canonical
 
 ROWS = 10_000
 """Rows of one row group: what is held in memory at a time."""
@@ -19,7 +19,8 @@ ROWS = 10_000
 def export(store: Store, folder: Path) -> dict[str, int]:
     """Write decisions.parquet and outcomes.parquet; returns how many rows each has.
 
-    The metadata hold the log's identity, its head and its settings, so that a table can be traced to its log.
+    The metadata hold the log's identity, its settings, and the head at which both tables end, so that a table can be
+    traced to its log.
     """
     import pyarrow as pa
 
@@ -50,32 +51,38 @@ def export(store: Store, folder: Path) -> dict[str, int]:
     ]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        until = store.head()
+        metadata = _metadata(store, until)
         return {
-            name: _write(store, folder / f"{name}s.parquet", name, pa.schema(fields, _metadata(store)), row)
+            name: _write(store, until, folder / f"{name}s.parquet", name, pa.schema(fields, metadata), row)
             for name, fields, row in (("decision", decisions, _decision), ("outcome", outcomes, _outcome))
         }
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}. Choose another folder.") from error
 
 
-def _write(store: Store, path: Path, kind: str, schema: Any, row: Callable[[Entry], dict[str, Any]]) -> int:
+def _write(
+    store: Store, until: Head, path: Path, kind: str, schema: Any, row: Callable[[Entry], dict[str, Any]]
+) -> int:
     """One table, a group of rows at a time; to a neighbour file first, so that a table is whole or not there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows: Iterator[dict[str, Any]] = (row(entry) for entry in entries_of(store) if entry.kind == kind)
+    rows: Iterator[dict[str, Any]] = (row(entry) for entry in entries_of(store, until) if entry.kind == kind)
     part, count = path.with_name(f".{path.name}.part"), 0
-    with pq.ParquetWriter(part, schema) as writer:
-        while group := list(islice(rows, ROWS)):
-            writer.write_table(pa.Table.from_pylist(group, schema))
-            count += len(group)
-    part.replace(path)
+    try:
+        with pq.ParquetWriter(part, schema) as writer:
+            while group := list(islice(rows, ROWS)):
+                writer.write_table(pa.Table.from_pylist(group, schema))
+                count += len(group)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
     return count
 
 
-def _metadata(store: Store) -> dict[str, str]:
-    head = store.head()
-    told = {"log": store.identity(), "head_seq": str(head.seq), "head_hash": head.hash, "exported_by": __version__}
+def _metadata(store: Store, until: Head) -> dict[str, str]:
+    told = {"log": store.identity(), "head_seq": str(until.seq), "head_hash": until.hash, "exported_by": __version__}
     return {f"tether.{name}": value for name, value in {**told, "settings": json.dumps(settings_of(store))}.items()}
 
 

@@ -1,6 +1,6 @@
 """The chain of hashes: how a batch extends it, and how it is followed to prove that nothing in it was altered."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tether.errors import AlteredLog, InputError
@@ -97,20 +97,41 @@ def verify_store(store: Store, known: Head | None = None, page: int = 1000) -> V
             for entry in entries:
                 chain.follow(entry)
                 if known is not None and entry.seq == known.seq and entry.hash != known.hash:
-                    raise AlteredLog(
-                        f"entry {entry.seq} has the hash {entry.hash:.16}…, the noted head has {known.hash:.16}…: "
-                        "this is another log, or it was written anew.",
-                        entry.seq,
-                    )
+                    raise _written_anew(chain.head, known)
             _check_keys(store, entries)
         if known is not None and chain.head.seq < known.seq:
-            raise AlteredLog(
-                f"the tail is cut off: the log ends at entry {chain.head.seq}, the noted head is entry {known.seq}.",
-                chain.head.seq + 1,
-            )
+            raise _cut_off(chain.head, known)
     except AlteredLog as error:
         return Verdict(chain.head, Fault(error.seq, str(error)))
     return Verdict(chain.head, None)
+
+
+def entries_of(store: Store, until: Head, page: int = 1000) -> Iterator[Entry]:
+    """The entries up to the head `until`, whatever arrives meanwhile, each followed before it is handed on."""
+    chain = Chain(Head(0, genesis_of(store.identity())))
+    while chain.head.seq < until.seq:
+        entries = _page(store, chain, min(page, until.seq - chain.head.seq))
+        if not entries:
+            raise _cut_off(chain.head, until)
+        for entry in entries:
+            chain.follow(entry)
+            yield entry
+    if chain.head.hash != until.hash:
+        raise _written_anew(chain.head, until)
+
+
+def _written_anew(head: Head, noted: Head) -> AlteredLog:
+    return AlteredLog(
+        f"entry {head.seq} has the hash {head.hash:.16}…, the noted head has {noted.hash:.16}…: this is another log, "
+        "or it was written anew.",
+        head.seq,
+    )
+
+
+def _cut_off(head: Head, noted: Head) -> AlteredLog:
+    return AlteredLog(
+        f"the tail is cut off: the log ends at entry {head.seq}, the noted head is entry {noted.seq}.", head.seq + 1
+    )
 
 
 def _page(store: Store, chain: Chain, limit: int) -> list[Entry]:

@@ -5,12 +5,16 @@ from typing import Any, Self
 
 from tether.errors import InputError
 from tether.live.certificate import Certificate
-from tether.live.states import StateCodec, decode_action
+from tether.live.states import StateCodec, decode_action, detached
 from tether.records import Action, State
 
 
 class AlreadyRecorded(InputError):
     """A decision has an outcome already, with other content. The first one stands; nothing was changed."""
+
+
+class ImpossibleCost(InputError):
+    """A cost that B and σ do not allow: a sensor failed, or they were declared too small. It is not learned from."""
 
 
 class UnknownDecision(InputError):
@@ -54,7 +58,30 @@ class LiveDecision:
         """A decision as the log holds it, at entry `seq`."""
         proposal = None if body["proposal"] is None else Certificate.from_json(body["proposal"])
         return cls.made_of(
-            body, Certificate.from_json(body["certificate"]), proposal, states.decode(body["state"]), seq
+            body, Certificate.from_json(body["certificate"]), proposal, states.decode(detached(body["state"])), seq
+        )
+
+    @classmethod
+    def unlogged(
+        cls, action: Action, certificate: Certificate, mode: str, state: State, step: int, episode: str | int | None
+    ) -> Self:
+        """a_0 without an entry in the log; the certificate says why."""
+        return cls(
+            id="",
+            action=action,
+            certificate=certificate,
+            mode=mode,
+            proposed=action,
+            proposal=None,
+            is_baseline=True,
+            reason=certificate.reason,
+            detail=certificate.detail,
+            step=step,
+            state=state,
+            episode=episode,
+            certified=None,
+            seq=0,
+            logged=False,
         )
 
     @classmethod
@@ -128,7 +155,7 @@ def check_names(key: object, episode: object) -> None:
 
 def check_same(body: dict[str, Any], state: Any, step: int, episode: str | int | None) -> None:
     """Refuse a key that a logged decision got for another question."""
-    if (body["state"], body["step"], body["episode"]) != (state, step, episode):
+    if (body["state"], body["step"], body["episode"]) != (detached(state), step, episode):
         raise InputError(
             f"key {body['key']!r} was used for another request (state {body['state']!r:.80}, step {body['step']}, "
             f"episode {body['episode']!r}): use a new key for a new request."

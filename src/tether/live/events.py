@@ -23,9 +23,9 @@ class Event(BaseModel):
         """The keys that make a repeat of this event visible; none for events that may come again."""
         return ()
 
-    def draft(self) -> Draft:
-        """The event, ready to be appended."""
-        return Draft(self.kind, self.model_dump(mode="json"), self.keys())
+    def draft(self, *also: str) -> Draft:
+        """The event, ready to be appended, with further keys that may occur once."""
+        return Draft(self.kind, self.model_dump(mode="json"), (*self.keys(), *also))
 
 
 class DecisionMade(Event):
@@ -67,6 +67,7 @@ class OutcomeRecorded(Event):
     """What was seen after a decision. `feature` (d,) is φ of the action that was *applied*; `cost` (M,) or null.
 
     `bound` (M,) is the certificate's, if it speaks of the applied action, or of the mixture that it was `drawn` from.
+    `rests_on` is the entry up to which the log was read for the decision: the certificate's `seq`.
     """
 
     kind: ClassVar[str] = "outcome"
@@ -81,6 +82,7 @@ class OutcomeRecorded(Event):
     next_state: JsonValue
     bound: list[FiniteFloat] | None = None
     drawn: bool = False
+    rests_on: NonNegativeInt = 0
 
     def keys(self) -> tuple[str, ...]:
         """Exactly one outcome per decision."""
@@ -164,6 +166,20 @@ class GateRefused(Event):
     why: str = ""
 
 
+class Withheld(Event):
+    """A logged decision did not leave: something that forbids it was logged first. The caller got a0 in its place."""
+
+    kind: ClassVar[str] = "withheld"
+
+    decision_id: str
+    reason: str
+    detail: str
+
+    def keys(self) -> tuple[str, ...]:
+        """A decision is withheld once."""
+        return (f"withheld:{self.decision_id}",)
+
+
 class Configured(Event):
     """What an advisor was started with, where that differs from the last time: all that a replay needs to know."""
 
@@ -191,6 +207,7 @@ EVENTS: dict[str, type[Event]] = {
         AlarmReset,
         WarmStarted,
         GateRefused,
+        Withheld,
         Configured,
     )
 }

@@ -25,6 +25,7 @@ from tether.live.gate_model import (
     bound_at,
     conditioned,
     conditioned_bounds,
+    norms,
     plain,
     plain_bounds,
     solve,
@@ -203,9 +204,11 @@ class Gate:
     def _shape(self, model: Model, step: int, known: KnownState, point: Point, j: int) -> Geometry:
         """What the bound at a point is made of, for one constraint."""
         terms, f, declared = self.terms, known.actions.phi_0, float(known.baseline_cost[step, j])
-        if terms.conditioning == "state":
-            return conditioned(model, point.feature, f, declared, j, terms.reduces)
         shares, ends = point.parts(known.actions)
+        if terms.conditioning == "state":
+            shape = conditioned(model, point.feature, f, declared, j, terms.reduces)
+            # certificates round outward by the end of the ray, which may lie farther out than the point
+            return shape._replace(norm=max(shape.norm, float(shares @ norms(model, ends))))
         if terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
             norm = sum(plain(model, end, j).norm for end in (*ends, f))
             return plain(model, point.feature, j)._replace(norm=norm)
@@ -220,8 +223,7 @@ class Gate:
         if point.mixture is None:
             return 0.0
         shares, ends = point.parts(known.actions)
-        widths = np.sqrt(np.square((ends @ self.terms.basis) @ model.whitener).sum(axis=1))
-        return MIXED * float(shares @ widths)
+        return MIXED * float(shares @ norms(model, ends @ self.terms.basis))
 
     def _model(self, step: int) -> Model | None:
         """The stage of a step, solved once per observation."""

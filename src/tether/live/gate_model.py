@@ -179,6 +179,12 @@ def _norm(vector: Array) -> float:
     return sqrt(float(vector @ vector))
 
 
+def norms(model: Model, rows: Array) -> Array:
+    """‖x‖_G of many rows (N, p): (N,)."""
+    widths: Array = np.sqrt(np.square(rows @ model.whitener).sum(axis=1))
+    return widths
+
+
 def conditioned_bounds(model: Model, rows: Array, f: Array, declared: float, j: int, reduces: bool) -> Array:
     """The bounds of many rows (N, d) with the least radius, for display: (N,)."""
     v, e = rows @ model.whitener, f @ model.whitener

@@ -6,6 +6,9 @@ from typing import Any, Self
 
 from tether.errors import InputError
 
+LONGEST = 100_000
+"""The longest window of a guard, in decisions or outcomes: the ledger keeps so many, whatever the guards are."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guards:
@@ -15,10 +18,10 @@ class Guards:
         margin_share: guarded mode leaves this share of the gap τ − τ_h(s) unused; on rays by playing them shorter.
         guarded_rate: guarded mode plays anything but a_0 in at most this share of the last `rate_window` decisions.
         live_rate: the same for live mode; 1 is no limit.
-        rate_window: how many decisions the rates look back on.
+        rate_window: how many decisions the rates look back on, at most `LONGEST`; also on those from before it was set.
         budget: largest sum of observed costs, one per constraint (or one number for all); None is no limit. A recorded
             outcome without a cost counts as τ. Once a proposal's bound no longer fits, a_0 is played.
-        budget_window: how many outcomes the budget looks back on; None is all of them.
+        budget_window: the same for the budget, in outcomes; None is all of them.
         max_age: seconds after which an observation is too old to act on; None does not ask. With a limit, a request
             without `observed_at` counts as too old.
         max_ahead: seconds by which an observation may lie in the future, and a clock behind the log, before both are
@@ -44,8 +47,8 @@ class Guards:
             size = getattr(self, name)
             if size is None and name == "budget_window":
                 continue
-            if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 100_000:
-                raise InputError(f"{name} must be an integer from 1 to 100000, but is {size!r}.")
+            if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LONGEST:
+                raise InputError(f"{name} must be an integer from 1 to {LONGEST}, but is {size!r}.")
         if self.budget is not None:
             parts = self.budget if isinstance(self.budget, tuple | list) else (self.budget,)
             for part in parts:

@@ -103,14 +103,22 @@ def _examined(
     return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection
 
 
+def halt(learner: Learner, ledger: Ledger) -> tuple[str, str]:
+    """(reason, detail) of what forbids everything but a_0, whatever was proposed; empty if nothing does."""
+    if ledger.stopped is not None:
+        return "stopped", f"by {ledger.stopped['by']}: {ledger.stopped['why']}"
+    if learner.alarm is not None or ledger.tripped is not None:
+        return "tripped", str(learner.alarm or (ledger.tripped or {})["message"])
+    return "", ""
+
+
 def _first_objection(
     learner: Learner, ledger: Ledger, request: Request, proposal: Proposal | None, found: tuple[str, str]
 ) -> tuple[str, str]:
     """(reason, detail) of the first thing that stands against the proposal; empty if nothing does."""
-    if ledger.stopped is not None:
-        return "stopped", f"by {ledger.stopped['by']}: {ledger.stopped['why']}"
-    if learner.alarm is not None or ledger.tripped is not None:
-        return "tripped", str(learner.alarm) if learner.alarm is not None else str(ledger.tripped)
+    halted = halt(learner, ledger)
+    if halted[0]:
+        return halted
     late = stale(ledger.guards, request.observed_at, request.now, ledger.latest)
     if proposal is None:
         return found

@@ -23,6 +23,8 @@ from tether.live.store import (
 class MemoryStore:
     """A `Store` that keeps everything in lists. Nothing of it outlives the process."""
 
+    read_only = False
+
     def __init__(self, *, clock: Callable[[], float] = time.time, identity: str | None = None) -> None:
         self._clock = clock
         self._identity = identity or secrets.token_hex(16)

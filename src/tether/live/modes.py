@@ -29,7 +29,7 @@ class Criteria:
     """What must have been seen since the last change of mode (or the last alarm) before the next one may be entered.
 
     Attributes:
-        outcomes: outcomes recorded, at least.
+        outcomes: outcomes recorded of decisions that were made since then, at least.
         answered: share of the decisions that have an outcome, at least.
         costs: share of the outcomes that have a cost, at least.
         refusals: refusals by the gate, at most.

@@ -2,34 +2,33 @@
 
 from typing import Any
 
+import numpy as np
+
 from tether.agents.checks import checked_costs, checked_feature, checked_reward
 from tether.errors import InputError
+from tether.live.decisions import ImpossibleCost
 from tether.live.judge import looked_up
-from tether.live.states import StateCodec, checked_action, encode_action
+from tether.live.learner import Learner
+from tether.live.states import StateCodec, as_logged, checked_action, detached, encode_action, retyped
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
-from tether.records import State
+from tether.records import Array, State
 
 LARGEST = 1e100
 """Costs and rewards beyond this are refused at the door: their squares overflow, and what is logged must apply."""
 
+FAR = 10.0
+"""A cost further than this many σ outside ±B‖φ‖ contradicts the declared B or σ: a sensor failed, or another unit."""
+
 
 def outcome_body(
-    problem: Problem,
-    states: StateCodec,
-    decision: dict[str, Any],
-    reward: Any,
-    cost: Any,
-    next_state: State,
-    applied: Any,
+    learner: Learner, decision: dict[str, Any], reward: Any, cost: Any, next_state: State, applied: Any
 ) -> dict[str, Any]:
     """The body of an outcome of this logged decision, or an InputError that names what cannot be used."""
+    problem, states = learner.problem, learner.states
     costs = checked_costs(cost, problem, needed=False)
-    if (costs is not None and abs(costs).max() > LARGEST) or abs(checked_reward(reward)) > LARGEST:
-        raise InputError(
-            f"cost {cost!r:.80} or reward {reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken "
-            "sensor? If the cost was not measured, pass None."
-        )
+    if abs(checked_reward(reward)) > LARGEST:
+        raise InputError(f"reward {reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken sensor?")
     feature = decision["drawn"] or decision["certificate"]["feature"]
     done, bound = decision["played"], bounds_of(decision)
     if applied is not None:
@@ -41,8 +40,8 @@ def outcome_body(
             done = encode_action(action)
             if done != decision["played"]:
                 feature, bound = feature_of(known.actions, action).tolist(), None
-    if next_state is not None and problem.horizon > 1:
-        check_next(problem, next_state)
+    if costs is not None:
+        _check_range(problem, decision["decision_id"], feature, costs)
     return {
         "decision_id": decision["decision_id"],
         "step": decision["step"],
@@ -51,10 +50,27 @@ def outcome_body(
         "applied": done,
         "reward": checked_reward(reward),
         "cost": None if costs is None else costs.tolist(),
-        "next_state": states.encode(next_state),
+        "next_state": checked_next(problem, states, next_state, is_lean=learner.agent.visited is not None),
         "bound": bound,
         "drawn": bound is not None and decision["drawn"] is not None,
+        "rests_on": decision["certificate"]["seq"],
     }
+
+
+def cost_limit(problem: Problem, feature: Any) -> Array:
+    """B‖φ‖ + 10σ: costs (M,) of an action with φ (d,) stay within ± this, or B or σ was declared too small."""
+    return np.array(problem.gamma_norm) * float(np.linalg.norm(feature)) + FAR * np.array(problem.noise)
+
+
+def _check_range(problem: Problem, id: str, feature: Any, costs: Array) -> None:
+    limit = np.minimum(cost_limit(problem, feature), LARGEST)
+    if not (np.abs(costs) <= limit).all():
+        raise ImpossibleCost(
+            f"cost {costs.tolist()} of decision {id!r} is beyond ±{limit.tolist()} (B‖φ‖ + {FAR:g}σ): with ‖γ*‖ <= B = "
+            f"{problem.gamma_norm} and noise σ = {problem.noise}, Assumptions 3 and 4, no cost lies there. If a sensor "
+            "failed, record cost=None, and reset_alarm. If such costs do happen, σ or B was declared too small, and "
+            "nothing certified so far holds: declare larger ones (noise, gamma_norm) and start a new log."
+        )
 
 
 def bounds_of(decision: dict[str, Any]) -> list[float] | None:
@@ -63,10 +79,18 @@ def bounds_of(decision: dict[str, Any]) -> list[float] | None:
     return None if any(isinstance(bound, str) for bound in bounds) else bounds
 
 
-def check_next(problem: Problem, state: State) -> None:
-    """Refuse a next state now that the learner could not use later."""
+def checked_next(problem: Problem, states: StateCodec, state: State, *, is_lean: bool) -> Any:
+    """A next state as the log will hold it; refused now if the learner could not use what it will read there."""
+    if problem.horizon == 1:  # nothing follows: it is logged, and never read
+        return None if state is None else detached(states.encode(state))
+    logged, again = as_logged(states, state)
+    if again is None:
+        return logged
     try:
-        problem.key_of(state)
-        problem.look_up(state)
+        problem.key_of(again)
+        problem.look_up(problem.kept(again) if is_lean else again)
     except Exception as error:  # the problem's functions are the caller's
-        raise InputError(f"next_state {state!r:.120} is not one that this problem knows: {error}.") from error
+        raise InputError(
+            f"next_state {state!r:.120} is not one that this problem knows: {error}.{retyped(state, again)}"
+        ) from error
+    return logged

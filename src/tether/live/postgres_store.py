@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
@@ -116,7 +116,7 @@ class PostgresStore(SqlStore):
             raise InputError(f"schema {schema!r} must be lower-case letters, digits and _, and not begin with pg_.")
         super().__init__(f"the log in schema {schema!r} of PostgreSQL", f"{schema}.", clock=clock, read_only=read_only)
         self._schema, self._patience, self._silent = schema, patience, False
-        self._insertion = self._sql(_INSERTION)
+        self._insertion, self._turn = self._sql(_INSERTION), self._turn_of_a_writer()
         try:
             defaults = _DEFAULTS | {"connect_timeout": math.ceil(patience + _GRACE)}
             self._settings: dict[str, Any] = defaults | conninfo_to_dict(address)
@@ -130,7 +130,7 @@ class PostgresStore(SqlStore):
 
     def _open_log(self, connection: Any, identity: str) -> None:
         """Check what the schema holds, and make it a log if it is empty. Nothing is written to a foreign one."""
-        if not self._tables(connection) and not self._read_only:
+        if not self._tables(connection) and not self.read_only:
             self._begin(connection)
             if not self._tables(connection):  # another process may have been faster
                 connection.execute(_SCHEMA.format(name=self._schema))
@@ -221,14 +221,30 @@ class PostgresStore(SqlStore):
         Sequential scans are off because plans are kept: one made while the table was small would scan a large one.
         """
         self._check_heard()
+        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        connection.execute(self._turn)
+
+    def _turn_of_a_writer(self) -> str:
+        """One statement: the settings of this transaction, whatever the session's are, and then the lock."""
         digest = hashlib.sha256(f"{FORMAT} {self._schema}".encode()).digest()
         wait = max(1, round(1000 * self._patience))
-        connection.execute(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on; "
-            f"SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = '30s'; "
-            f"SET LOCAL statement_timeout = {wait + 60_000}; SET LOCAL enable_seqscan = off; "
-            f"SELECT pg_advisory_xact_lock({int.from_bytes(digest[:8], signed=True)})"
-        )
+        settings = {
+            "synchronous_commit": "on",
+            "lock_timeout": wait,
+            "idle_in_transaction_session_timeout": "30s",
+            "statement_timeout": wait + 60_000,
+            "enable_seqscan": "off",
+        }
+        local = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+        return f"SELECT {local}, pg_advisory_xact_lock({int.from_bytes(digest[:8], signed=True)})"
+
+    def _together(self, connection: Any) -> AbstractContextManager[Any]:
+        """A pipeline: to begin, lock and ask is one way to the server and back, to write and commit another. The other
+        writers wait for the lock meanwhile."""
+        together: AbstractContextManager[Any] = nullcontext()
+        if psycopg.Pipeline.is_supported():  # by the client library, since PostgreSQL 14
+            together = connection.pipeline()
+        return together
 
     def _insert(self, connection: Any, entries: list[Entry]) -> None:
         """One statement for the whole batch, its rows as one JSON text: parameters, each for itself, cost far more."""
@@ -237,7 +253,9 @@ class PostgresStore(SqlStore):
         connection.execute(self._insertion, (canonical(rows), canonical(keys)))
 
     def _commit(self, connection: Any) -> None:
-        answer = connection.execute("COMMIT").statusmessage
+        with self._together(connection):
+            done = connection.execute("COMMIT")
+        answer = done.statusmessage
         if answer != "COMMIT":
             raise StoreError(f"{self._where}: the server answered a commit with {answer!r}; nothing was logged.")
 

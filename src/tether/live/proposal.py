@@ -12,6 +12,11 @@ from tether.records import Action, Array, CostBound, Decision, Mixture, StarActi
 SHORTER = 1.0 - 1e-12
 """Lengths that are cut for the sake of a margin are cut by this much more: rounding goes toward a_0."""
 
+CONTRADICTION = (
+    "the declared cost of a_0 in this state contradicts the recorded costs: one of them, σ or B is wrong. Only a_0 is "
+    "played here; when the mistake is found, start a new log, and hand the good data to warm_start"
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
@@ -30,9 +35,8 @@ def proposal_of(decision: Decision) -> Proposal:
     """What the learner decided, as a proposal. A mixture is a_0 only if nothing else can be drawn."""
     mixture = decision.mixture
     safe = decision.is_baseline if mixture is None else mixture.baseline >= 1.0
-    return Proposal(
-        decision.action, decision.feature, decision.evidence, safe, decision.reason, decision.detail, mixture
-    )
+    detail = decision.detail or (CONTRADICTION if decision.reason == "alarm" else "")
+    return Proposal(decision.action, decision.feature, decision.evidence, safe, decision.reason, detail, mixture)
 
 
 def coin_of(id: str) -> float:
@@ -59,6 +63,8 @@ def with_margin(
         if not (divisible and math.isfinite(declared)):
             return proposal, f"the margin {shown.margin:.4g} of constraint {j} is under {share:g} of the gap {gap:.4g}"
         keep = min(keep, (1.0 - share) * gap / (shown.bound - declared))
+    if keep == 0.0:
+        return proposal, f"to leave {share:g} of the gap unused leaves nothing to play but a_0"
     return (proposal if keep == 1.0 else _shortened(proposal, known, keep * SHORTER, share, coin)), ""
 
 

@@ -53,7 +53,7 @@ class Replica:
             limit = PAGE if until is None else min(PAGE, until - self.head.seq)
             page = store.read(self.head.seq, limit)
             for entry in page:
-                self.apply(entry)
+                self.apply(entry.genuine())
             if len(page) < limit:
                 break
         return self.head.seq - before
@@ -94,7 +94,7 @@ class Replica:
 
 def settings_of(store: Store) -> dict[str, Any] | None:
     """What the log was started with, None if it is empty: its first entry says so."""
-    first = store.read(0, 1)
+    first = [entry.genuine() for entry in store.read(0, 1)]
     if not first:
         return None
     if first[0].kind != "configured":

@@ -7,7 +7,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, ClassVar, TypeVar
 
 from tether.errors import AlteredLog, InputError, StoreError
@@ -47,7 +47,7 @@ class SqlStore(ABC):
     """The condition "is one of the parameter's strings"."""
 
     def __init__(self, where: str, prefix: str, *, clock: Callable[[], float], read_only: bool) -> None:
-        self._where, self._prefix, self._clock, self._read_only = where, prefix, clock, read_only
+        self._where, self._prefix, self._clock, self.read_only = where, prefix, clock, read_only
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._writer: Any = None
@@ -64,6 +64,10 @@ class SqlStore(ABC):
     @abstractmethod
     def _begin(self, connection: Any) -> None:
         """Start a transaction that no other writer, in any process, overlaps."""
+
+    def _together(self, connection: Any) -> AbstractContextManager[Any]:
+        """Within this, statements whose results nobody looks at may wait for the next whose are looked at."""
+        return nullcontext(connection)
 
     @abstractmethod
     def _commit(self, connection: Any) -> None:
@@ -206,18 +210,19 @@ class SqlStore(ABC):
     def _write(self, work: Callable[[Any], T]) -> T:
         """The result of `work` in a transaction of its own. A connection that died while idle is replaced once."""
         self._check_open()
-        if self._read_only:
+        if self.read_only:
             raise StoreError(f"{self._where} was opened for reading only.")
         with self._lock:
             while True:
                 reused, committing = self._writer is not None, False
                 try:
                     connection = self._writer = self._writer or self._connect(writing=True)
-                    self._begin(connection)
-                    self._next = self._seen
-                    result = work(connection)
-                    committing = True
-                    self._commit(connection)
+                    with self._together(connection):
+                        self._begin(connection)
+                        self._next = self._seen
+                        result = work(connection)
+                        committing = True
+                        self._commit(connection)
                     self._seen = self._next
                     return result
                 except self.errors as error:

@@ -53,9 +53,11 @@ class SqliteStore(SqlStore):
         if str(path) in ("", ":memory:"):
             raise InputError(f"{str(path)!r} is not a file: use MemoryStore for a log that need not last.")
         self._path = Path(path).absolute()
+        self._wal = Path(f"{self._path}-wal")
         super().__init__(f"the log {self._path}", "main.", clock=clock, read_only=read_only)
         self._busy = busy
         self._inode: tuple[int, int] | None = None
+        self._resting: tuple[int, int] | None = None  # time and size of a file that is read without locks
         try:
             if not read_only:
                 self._make_file()
@@ -77,17 +79,51 @@ class SqliteStore(SqlStore):
                 os.close(folder)
 
     def _plain_connection(self) -> sqlite3.Connection:
-        mode = "ro" if self._read_only else "rw"
+        if not self.read_only:
+            return self._connection("mode=rw")
+        try:
+            return self._connection("mode=ro")
+        except sqlite3.OperationalError as error:
+            writable = os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+            if writable or error.sqlite_errorcode not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY_DIRECTORY):
+                raise
+        return self._connection_at_rest()
+
+    def _connection_at_rest(self) -> sqlite3.Connection:
+        """To a backup on a read-only medium, say: even to read, SQLite wants to make files of its own beside a log, and
+        does without only if it is told that nobody writes."""
+        stamp = _stamp(self._path)
+        if _stamp(self._wal)[1] > 0:
+            raise StoreError(
+                f"{self._where} cannot be read: its last entries are in {self._wal.name}, which SQLite reads only in a "
+                "folder that it may write to. Copy both files to another folder."
+            )
+        connection = self._connection("mode=ro&immutable=1")
+        self._resting = self._resting or stamp
+        return connection
+
+    def _connection(self, how: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode={mode}",
+            f"{self._path.as_uri()}?{how}",
             uri=True,
             timeout=self._busy,
             isolation_level=None,
             check_same_thread=False,
         )
         connection.text_factory = _text
-        connection.execute("PRAGMA trusted_schema = OFF")
+        try:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA application_id")  # the first to look at the file
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        self._check_file()
+        if self._resting is not None and (self._resting != _stamp(self._path) or _stamp(self._wal)[1] > 0):
+            raise StoreError(f"{self._where} was read as a file that nobody writes to, and has changed: open it again.")
 
     def _open_log(self, connection: sqlite3.Connection, identity: str) -> None:
         """Check what the file is, and make it a log if it is empty. Nothing is written to a foreign file."""
@@ -96,7 +132,7 @@ class SqliteStore(SqlStore):
             if size > 0 and connection.execute("PRAGMA page_count").fetchone()[0] == 0:
                 # SQLite takes a file of a few bytes for an empty database, and would write over it
                 raise StoreError(f"{self._where} is a file of other software. It was left alone: choose another path.")
-            if self._read_only:
+            if self.read_only:
                 raise StoreError(f"{self._where} is empty: there is nothing to read.")
             self._set_wal(connection)
             connection.execute("BEGIN IMMEDIATE")
@@ -107,7 +143,7 @@ class SqliteStore(SqlStore):
                 connection.executemany("INSERT INTO meta (name, value) VALUES (?, ?)", rows)
             connection.execute("COMMIT")
         self._check_meta(connection)
-        if not self._read_only:
+        if not self.read_only:
             self._set_wal(connection)
 
     def _check_meta(self, connection: sqlite3.Connection) -> None:
@@ -175,6 +211,15 @@ class SqliteStore(SqlStore):
 def _text(data: bytes) -> str:
     """Text as stored. Bytes that are no UTF-8 come from tampering; the chain, not the driver, shall point at them."""
     return data.decode(errors="surrogateescape")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Time and size of a file, which change when it is written to; zeros if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -1,13 +1,16 @@
 """States and actions as JSON and back: what the log holds must be enough to decide again."""
 
+import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from tether.errors import InputError
+from tether.errors import InputError, TetherError
+from tether.live.store import text_of
 from tether.problem.action_sets import ActionSet
 from tether.records import Action, StarAction, State
 
@@ -64,7 +67,7 @@ def decode_state(value: Any) -> State:
         return {name: decode_state(entry) for name, entry in content.items()}
     if tag == "array":
         kind, shape, data = content
-        return np.frombuffer(bytes.fromhex(data), dtype=np.dtype(kind)).reshape(shape)
+        return np.frombuffer(bytes.fromhex(data), dtype=np.dtype(kind)).reshape(shape).copy()
     raise InputError(f"a logged state has the tag {tag!r}, but only {', '.join(_TAGS)} are known.")
 
 
@@ -74,6 +77,53 @@ class StateCodec:
 
     encode: Callable[[State], Any] = encode_state
     decode: Callable[[Any], State] = decode_state
+
+
+PLAIN = frozenset({int, float, str, bool, NoneType})
+"""Types that JSON gives back as they are and that nobody can change."""
+
+
+def detached(value: Any) -> Any:
+    """A copy of some JSON as the log gives it back: no part of it is the caller's, or of a type that JSON lacks."""
+    return value if type(value) in PLAIN else json.loads(text_of(value))
+
+
+def as_logged(states: StateCodec, state: State) -> tuple[Any, State]:
+    """A state as the log will hold it, and as a replay will read it: what must be checked, and decided on."""
+    if states.encode is encode_state and states.decode is decode_state and type(state) in PLAIN:
+        return encode_state(state), state
+    try:
+        logged = detached(states.encode(state))
+        # what a codec of the caller's hands back may be the very dict that it was given; `decode_state` makes its own
+        return logged, states.decode(logged if states.decode is decode_state else detached(logged))
+    except TetherError:
+        raise
+    except Exception as error:  # a codec is the caller's
+        raise InputError(
+            f"state {state!r:.120} cannot be logged and read back: {type(error).__name__}: {error}. The two functions "
+            "of states=StateCodec(encode, decode) must take every state, also None where nothing follows."
+        ) from error
+
+
+def with_way_out(error: InputError, state: State, again: State) -> InputError:
+    """The error; if the caller's functions failed on a state whose type the log does not keep, with the way out."""
+    way_out = "" if error.__cause__ is None else retyped(state, again)
+    return InputError(f"{error}{way_out}") if way_out else error
+
+
+def retyped(state: State, again: State) -> str:
+    """The way out, if some part of a state comes back from the log as another type; empty if none does."""
+    if type(state) is not type(again):
+        return (
+            f" The log turns {type(state).__name__} into {type(again).__name__}: pass states=StateCodec(encode, "
+            "decode) to the Advisor, so that it comes back as it was."
+        )
+    pairs: Iterable[tuple[State, State]] = ()
+    if isinstance(state, list | tuple):
+        pairs = zip(state, again, strict=False)
+    elif isinstance(state, dict):
+        pairs = ((entry, again.get(name)) for name, entry in state.items())
+    return next(filter(None, (retyped(*pair) for pair in pairs)), "")
 
 
 def encode_action(action: Action) -> Any:

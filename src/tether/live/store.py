@@ -158,6 +158,16 @@ class Entry:
         """The hash that this content must carry, computed anew, in hex."""
         return _digest([self.previous, self.seq, self.time, self.kind, list(self.unique), self.text])
 
+    def genuine(self) -> Self:
+        """The entry itself, if its content gives its hash; else AlteredLog: nothing is learned from it."""
+        try:
+            whole = self.expected_hash() == self.hash
+        except InputError:  # an infinite time, say
+            whole = False
+        if not whole:
+            raise AlteredLog(f"entry {self.seq} was altered: its content does not give its hash.", self.seq)
+        return self
+
     @classmethod
     def seal(cls, draft: Draft, seq: int, time: float, previous: str) -> Self:
         """The entry that a draft becomes at place `seq`, on top of the entry with hash `previous`."""
@@ -195,6 +205,9 @@ class Store(Protocol):
 
     Every method raises StoreError when the log cannot be read or written now, and can be called again later.
     """
+
+    read_only: bool
+    """Whether it was opened for looking only: then nothing can be appended."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Add all drafts, in this order, as one atomic batch that is durable when this returns.

@@ -3,29 +3,32 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from tether.agents.checks import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
 from tether.live.events import WarmStarted
-from tether.live.outcomes import check_next
-from tether.live.states import StateCodec
-from tether.live.store import canonical
+from tether.live.outcomes import FAR, LARGEST, checked_next, cost_limit
+from tether.live.states import StateCodec, as_logged, detached, retyped
+from tether.live.store import Appended, Draft, Store, canonical
 from tether.problem.problem import Problem
+from tether.records import State
 
 MOST_ROWS = 100_000
-"""Rows of one warm start: they are one atomic batch in the log."""
+"""Rows of one warm start: all of them are checked, and looked for in the log, before any is written."""
 
-ROWS_PER_ENTRY = 1000
-FAR = 10.0
-"""A cost further than this many σ outside ±B‖φ‖ contradicts the declared B or σ: most likely another unit."""
+ROWS_PER_ENTRY = 100
+"""Each row has a key of its own, and a store that finds keys taken reads the whole entry for each of them."""
 
-Duplicates = Literal["refuse", "drop", "keep"]
+KEYS_AT_ONCE = 10_000
+
+Duplicates = Literal["refuse", "drop", "keep", "new"]
 
 
-def warm_start_events(
+def warm_start_drafts(
+    store: Store,
     problem: Problem,
     states: StateCodec,
     features: Any,
@@ -37,15 +40,17 @@ def warm_start_events(
     next_states: Sequence[Any] | None = None,
     duplicates: Duplicates = "refuse",
     source: str = "",
-) -> list[WarmStarted]:
-    """The events of a warm start, or an InputError that names the first row that cannot be used.
+) -> list[Draft]:
+    """What a warm start writes into the log, or an InputError that names the first row that cannot be used.
 
     features (n, d), costs (n,) or (n, M). Rows without a reward teach the cost alone. `steps` (n,) may be left out at
-    H = 1. `duplicates` says what to do with rows that are equal in every number: where costs are continuous, two equal
-    rows are one row exported twice; where costs are 0 or 1, "keep" them.
+    H = 1. `duplicates` says what to do with rows that are equal in every number and state, here or in earlier warm
+    starts: where costs are continuous, two equal rows are one row exported twice, to "refuse" or to "drop". Where costs
+    are 0 or 1, "keep" takes equal rows as separate measurements, but refuses those that the log holds already; "new" is
+    for the whole of a table that has grown: of equal rows it takes as many as the log does not hold yet.
     """
-    if duplicates not in ("refuse", "drop", "keep"):
-        raise InputError(f"duplicates is 'refuse', 'drop' or 'keep', not {duplicates!r}.")
+    if duplicates not in get_args(Duplicates):
+        raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
     columns = {"costs": costs, "rewards": rewards, "steps": steps, "states": seen_states, "next_states": next_states}
     count = _check_lengths(features, columns)
     if steps is None and problem.horizon > 1:
@@ -57,7 +62,20 @@ def warm_start_events(
             rows.append(_row(problem, states, features[n], picked))
         except TetherError as error:
             raise InputError(f"row {n} of the warm start cannot be used: {error}") from error
-    return _events(_without_duplicates(rows, duplicates), source)
+    return _drafts(_without_known(store, _keyed(_without_duplicates(rows, duplicates)), duplicates), source)
+
+
+def append_in_turn(store: Store, drafts: Sequence[Draft]) -> list[Appended]:
+    """Write one entry after the other, and stop at the first whose rows somebody else wrote since they were looked for.
+
+    Decisions get their turn in between. What was written before a failure is found by its keys the next time.
+    """
+    appended: list[Appended] = []
+    for draft in drafts:
+        appended += store.append([draft])
+        if not appended[-1].fresh:
+            break
+    return appended
 
 
 def _check_lengths(features: Any, columns: dict[str, Any]) -> int:
@@ -86,8 +104,10 @@ def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, A
     reward = None if picked["rewards"] is None else checked_reward(picked["rewards"])
     if z is None and reward is None:
         raise InputError("it has neither a cost nor a reward, so it says nothing.")
+    if reward is not None and abs(reward) > LARGEST:
+        raise InputError(f"its reward {reward:g} is beyond ±{LARGEST:g}, whose square overflows: leave the row out.")
     if z is not None:
-        limit = np.array(problem.gamma_norm) * float(np.linalg.norm(x)) + FAR * np.array(problem.noise)
+        limit = cost_limit(problem, x)
         if not (np.abs(z) <= limit).all():
             raise InputError(
                 f"its cost is {z.tolist()}, but with ‖γ*‖ <= B and noise σ it stays within ±{limit.tolist()} "
@@ -95,20 +115,36 @@ def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, A
             )
     if picked["states"] is None and problem.baseline_cost is None and reward is not None:
         raise InputError("the cost of the safe action is unknown here, so rows with rewards need their states.")
-    if picked["next_states"] is not None and problem.horizon > 1:
-        check_next(problem, picked["next_states"])
+    seen, after = picked["states"], picked["next_states"]
+    is_used = reward is not None  # without a reward nothing is learned of states: they are logged, and never read
     return {
         "step": int(step),
-        "state": states.encode(picked["states"]),
+        "state": _checked_seen(problem, states, seen) if is_used else detached(states.encode(seen)),
         "feature": x.tolist(),
         "reward": reward,
         "cost": None if z is None else z.tolist(),
-        "next_state": states.encode(picked["next_states"]),
+        "next_state": checked_next(problem, states, after, is_lean=True) if is_used else detached(states.encode(after)),
     }
 
 
+def _checked_seen(problem: Problem, states: StateCodec, state: State) -> Any:
+    """A state as the log will hold it; refused now if the learner could not use what it will read there."""
+    logged, again = as_logged(states, state)
+    try:
+        problem.key_of(again)  # also of None: the learner asks for it
+        if state is not None:
+            problem.look_up(again)
+    except Exception as error:  # the problem's functions are the caller's
+        if state is None:
+            raise InputError(f"rows with rewards need their states here, so pass seen_states: {error}.") from error
+        raise InputError(
+            f"state {state!r:.120} is not one that this problem knows: {error}.{retyped(state, again)}"
+        ) from error
+    return logged
+
+
 def _without_duplicates(rows: list[dict[str, Any]], duplicates: Duplicates) -> list[dict[str, Any]]:
-    if duplicates == "keep":
+    if duplicates in ("keep", "new"):
         return rows
     texts = [canonical(row) for row in rows]
     repeated = {text: times for text, times in Counter(texts).items() if times > 1}
@@ -125,8 +161,42 @@ def _without_duplicates(rows: list[dict[str, Any]], duplicates: Duplicates) -> l
     return list(dict(zip(texts, rows, strict=True)).values())
 
 
-def _events(rows: list[dict[str, Any]], source: str) -> list[WarmStarted]:
-    """Rows in entries of a readable size, each with a digest that may occur once in a log."""
-    whole = hashlib.sha256(canonical(rows).encode()).hexdigest()
-    parts = [rows[first : first + ROWS_PER_ENTRY] for first in range(0, len(rows), ROWS_PER_ENTRY)]
-    return [WarmStarted(digest=f"{whole}:{n}", rows=part, source=source) for n, part in enumerate(parts)]
+def _keyed(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Key -> row. A key is a digest of the row, and the number of equal ones before it: each occurs once in a log."""
+    keyed: dict[str, dict[str, Any]] = {}
+    before = Counter[str]()
+    for row in rows:
+        digest = _digest(canonical(row))
+        keyed[f"warm-row:{digest}:{before[digest]}"] = row
+        before[digest] += 1
+    return keyed
+
+
+def _without_known(store: Store, keyed: dict[str, dict[str, Any]], duplicates: Duplicates) -> dict[str, dict[str, Any]]:
+    """The rows that no warm start of this log brought in before; where some may not be skipped, they are refused."""
+    keys, known = list(keyed), dict[str, int]()
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        known |= store.places(keys[first : first + KEYS_AT_ONCE])
+    if known and duplicates in ("refuse", "keep"):
+        others = "drop" if duplicates == "refuse" else "new"
+        raise InputError(
+            f"{len(known)} of these {len(keyed)} rows are in the log already (the first in entry "
+            f"{min(known.values())}): counting a measurement twice makes bounds too small. Pass "
+            f"duplicates={others!r} to take the others only."
+        )
+    return {key: row for key, row in keyed.items() if key not in known}
+
+
+def _drafts(keyed: dict[str, dict[str, Any]], source: str) -> list[Draft]:
+    """Rows in entries of a readable size."""
+    keys, drafts = list(keyed), []
+    for first in range(0, len(keys), ROWS_PER_ENTRY):
+        part = keys[first : first + ROWS_PER_ENTRY]
+        event = WarmStarted(digest=_digest(canonical(part)), rows=[keyed[key] for key in part], source=source)
+        drafts.append(event.draft(*part))
+    return drafts
+
+
+def _digest(text: str) -> str:
+    """Half of SHA-256, in hex: there are as many keys as rows, and 128 bits tell them apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,7 +1,10 @@
 """A Problem by its name, module:name, for the command line and the service."""
 
 import importlib
+import inspect
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +34,23 @@ def load_problem(spec: str, folder: Path | None = None) -> Problem:
             raise InputError(f"{spec!r}: {module_name} has no {path!r}. Name a Problem, or a function returning one.")
         thing = getattr(thing, name)
     if callable(thing) and not isinstance(thing, Problem):
-        try:
-            thing = thing()
-        except TypeError as error:
-            raise InputError(f"{spec!r} must be callable without arguments: {error}.") from error
+        thing = _called(spec, thing)
     thing = getattr(thing, "problem", thing)
     if not isinstance(thing, Problem):
         raise InputError(f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one.")
     return thing
+
+
+def _called(spec: str, function: Callable[..., Any]) -> Any:
+    """What a function of the user's returns; its own errors are told from a call that it does not allow."""
+    try:
+        with suppress(ValueError):  # some built-ins do not say what they take: the call will
+            inspect.signature(function).bind()
+    except TypeError as error:
+        raise InputError(f"{spec!r} must be callable without arguments: {error}.") from error
+    try:
+        return function()
+    except TetherError:
+        raise
+    except Exception as error:
+        raise InputError(f"calling {spec} failed: {type(error).__name__}: {error}.") from error

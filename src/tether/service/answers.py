@@ -1,5 +1,6 @@
 """Answers: decisions as JSON, and every error as a problem (RFC 9457) with its way out."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
@@ -11,18 +12,24 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from tether.errors import AlteredLog, StoreBusy, StoreError, TetherError
-from tether.live.decisions import AlreadyRecorded, LiveDecision, UnknownDecision
+from tether.live.decisions import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
 from tether.live.modes import PromotionRefused
 from tether.live.states import encode_action
 from tether.service import models
 
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
+
+
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": models.Problem, "content": {"application/problem+json": {}}, "description": text}
+    status: {"content": {"application/problem+json": _schema(models.Problem)}, "description": text}
     for status, text in {
         400: "The request cannot be used.",
         401: "No valid token.",
         403: "The token lacks the role.",
         404: "No such decision.",
+        408: "The body did not arrive in time.",
         409: "It contradicts what is in the log.",
         413: "The body is too large.",
         415: "The body is not JSON.",
@@ -30,23 +37,35 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         503: "The log cannot be used now; try again.",
     }.items()
 }
+UNLOGGED: dict[int | str, dict[str, Any]] = {
+    503: {
+        "content": {**ERRORS[503]["content"], "application/json": _schema(models.DecisionAnswer)},
+        "description": "The log cannot be used now: the safe action, or a problem.",
+    }
+}
+"""What takes the place of a decision that could not be logged."""
 
 
 def takes(model: type[BaseModel], *headers: dict[str, Any]) -> dict[str, Any]:
     """What OpenAPI says of a route that the desk answers."""
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    told: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    told: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": _schema(model)}}}
     return {**told, "parameters": list(headers)} if headers else told
 
 
-def describe(app: FastAPI, *read: type[BaseModel]) -> None:
-    """Add to OpenAPI the models that the desk reads."""
+def describe(app: FastAPI, *more: type[BaseModel], open_to_all: Collection[str]) -> None:
+    """Add to OpenAPI what the framework does not know: more models, and that every path but the open ones needs a
+    token."""
     generated = app.openapi
-    _, made = models_json_schema([(model, "validation") for model in read], ref_template="#/components/schemas/{model}")
+    _, made = models_json_schema([(model, "validation") for model in more], ref_template="#/components/schemas/{model}")
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            generated()["components"]["schemas"].update(made["$defs"])
+            told = generated()
+            told["components"]["schemas"].update(made["$defs"])
+            told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            for path in told["paths"].keys() - open_to_all:
+                for operation in told["paths"][path].values():
+                    operation["security"] = [{"token": []}]
         return generated()
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -65,6 +84,8 @@ def answer_of(decision: LiveDecision, body: dict[str, Any] | None) -> bytes:
             "proposal": None if proposal is None else proposal.to_json(),
             **{name: getattr(decision, name) for name in AS_THEY_ARE},
         }
+        if decision.reason == "not-logged":  # why, is a driver's text, which may hold an address
+            body["detail"] = body["certificate"]["detail"] = NOT_LOGGED
     answer = {name: body[name] for name in AS_THEY_ARE}
     answer.update(id=body["decision_id"], action=body["played"], proposed=body["proposed"], seq=decision.seq)
     answer.update(certificate=body["certificate"], proposal=body["proposal"], logged=decision.logged)
@@ -73,6 +94,13 @@ def answer_of(decision: LiveDecision, body: dict[str, Any] | None) -> bytes:
 
 AS_THEY_ARE = ("is_baseline", "reason", "detail", "mode", "step", "episode", "certified", "drawn")
 """Fields of an answer that are called the same in the log."""
+
+
+CUT_OFF = {408: "too slow", 413: "too large"}
+"""Titles of the refusals that leave a body unread."""
+
+
+NOT_LOGGED = "the log cannot be used now, so this is the safe action, and nothing was learned: see the service's log."
 
 
 class Refusal(NamedTuple):
@@ -93,7 +121,7 @@ class Refusal(NamedTuple):
         told = {"content-type": "application/problem+json"}
         if self.status == 401:
             told["www-authenticate"] = "Bearer"
-        if self.status == 413:
+        if self.status in CUT_OFF:  # the rest of the body may still come, and nobody reads it
             told["connection"] = "close"
         if self.status == 503:
             told["retry-after"] = "1"
@@ -112,14 +140,15 @@ def refusal_of(error: Exception) -> Refusal:
         lines = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:5]]
         return Refusal(422, "does not fit", "; ".join(lines))
     if isinstance(error, HTTPException):
-        title = "too large" if error.status_code == 413 else "not possible"
-        return Refusal(error.status_code, title, str(error.detail))
+        return Refusal(error.status_code, CUT_OFF.get(error.status_code, "not possible"), str(error.detail))
     if isinstance(error, TimeoutError):
         return Refusal(503, "time-out", LATE)
     if isinstance(error, UnknownDecision):
         return Refusal(404, "unknown decision", str(error))
     if isinstance(error, AlreadyRecorded):
         return Refusal(409, "already recorded", str(error))
+    if isinstance(error, ImpossibleCost):
+        return Refusal(409, "impossible cost", str(error))
     if isinstance(error, PromotionRefused):
         return Refusal(409, "promotion refused", str(error), list(error.unmet))
     if isinstance(error, AlteredLog):

@@ -7,20 +7,21 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 
 from tether import __version__
 from tether.errors import InputError
 from tether.live.advisor import Advisor
 from tether.live.guards import Guards
 from tether.live.modes import rank
+from tether.live.sqlite_store import SqliteStore
 from tether.live.store import Store
 from tether.problem.named import load_problem
 from tether.service import models
-from tether.service.answers import ERRORS, answer_errors, describe, takes
+from tether.service.answers import ERRORS, UNLOGGED, answer_errors, describe, takes
 from tether.service.config import ServiceConfig
 from tether.service.desk import LONGEST_KEY, Desk
-from tether.service.doorway import Answer, Doorway, Receive, Scope, Send
+from tether.service.doorway import OPEN, Answer, Doorway, Receive, Scope, Send
 from tether.service.hub import Hub
 from tether.service.metrics import Metrics
 from tether.service.pages import add_pages
@@ -53,14 +54,17 @@ class Service(FastAPI):
         await super().__call__(scope, receive, send)
 
 
-def make_advisor(config: ServiceConfig) -> Advisor:
-    """The advisor that a configuration describes. With several workers each decision first looks at the log."""
+def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
+    """The advisor that a configuration describes. With several workers each decision first looks at the log.
+
+    With `read_only` nothing is written to a log, not even what the configuration changes: a rehearsal.
+    """
     given = {name: value for name, value in config.guards.model_dump().items() if value is not None}
     if isinstance(given.get("budget"), list):
         given["budget"] = tuple(given["budget"])
     return Advisor(
         load_problem(config.problem, config.folder),
-        _store_of(config),
+        store_of(config, read_only=read_only),
         algorithm=config.algorithm,
         guards=Guards(**given) if given else None,
         watch=config.watch,
@@ -70,14 +74,14 @@ def make_advisor(config: ServiceConfig) -> Advisor:
     )
 
 
-def _store_of(config: ServiceConfig) -> str | Store:
-    """Where the log is. No request waits longer for a PostgreSQL that hangs than it would wait for the log."""
+def store_of(config: ServiceConfig, *, read_only: bool) -> Store:
+    """The log. No request waits longer for a PostgreSQL that hangs than it would wait for the log."""
     address = config.store_address()
-    if not address.startswith(("postgresql://", "postgres://")):
-        return address
-    from tether.live.postgres_store import PostgresStore
+    if address.startswith(("postgresql://", "postgres://")):
+        from tether.live.postgres_store import PostgresStore
 
-    return PostgresStore(address, patience=config.limits.seconds)
+        return PostgresStore(address, patience=config.limits.seconds, read_only=read_only)
+    return SqliteStore(address, read_only=read_only)
 
 
 def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service:
@@ -117,6 +121,7 @@ def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service
         app.framework,
         tokens=tokens,
         body_bytes=config.limits.body_bytes,
+        seconds=config.limits.seconds,
         metrics=metrics,
         host=config.host,
         direct=direct,
@@ -126,7 +131,7 @@ def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service
     _add_orders(app)
     _add_views(app)
     add_pages(app, bool(tokens))
-    describe(app, models.DecisionRequest, models.OutcomeRequest)
+    describe(app, models.DecisionRequest, models.OutcomeRequest, models.Problem, open_to_all=OPEN)
     return app
 
 
@@ -134,7 +139,9 @@ def _add_decisions(app: FastAPI) -> None:
     """The description of what the doorway hands to the desk."""
     taken, told = takes(models.DecisionRequest, KEY_HEADER), takes(models.OutcomeRequest)
 
-    @app.post("/v1/decisions", response_model=models.DecisionAnswer, tags=["decide"], openapi_extra=taken)
+    @app.post(
+        "/v1/decisions", response_model=models.DecisionAnswer, responses=UNLOGGED, tags=["decide"], openapi_extra=taken
+    )
     async def decide(request: Request) -> Response:
         """Ask for a decision. The same Idempotency-Key gets the same decision again."""
         return await _at_the_desk(request)
@@ -233,10 +240,10 @@ def _add_views(app: FastAPI) -> None:
         kinds = await asyncio.to_thread(_view(request).kinds, after) if head > after else []
         return {"head": head, "kinds": kinds}
 
-    @app.get("/metrics", tags=["read"])
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["read"])
     async def metrics(request: Request) -> Response:
-        """For Prometheus."""
-        text = request.app.state.metrics.text(request.app.state.hub.advisor.status())
+        """For Prometheus. What the log knows is of its end; the label `worker` marks what is of one process only."""
+        text = request.app.state.metrics.text(await asyncio.to_thread(_view(request).standing))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -41,7 +41,8 @@ class Section(BaseModel):
 
 
 class GuardsSection(Section):
-    """Limits beside the theorem's: `tether.live.guards.Guards`, key by key. The log's own, where none is given."""
+    """Limits beside the theorem's: those of `tether.live.guards.Guards`. The section holds as a whole, with the default
+    for what it does not name; without it, the log's own guards stand."""
 
     margin_share: float | None = Field(default=None, ge=0.0, le=1.0)
     guarded_rate: float | None = Field(default=None, ge=0.0, le=1.0)
@@ -57,7 +58,7 @@ class LimitsSection(Section):
     """What one client may ask of the service."""
 
     body_bytes: int = Field(default=262_144, ge=1024, le=2**26)
-    seconds: float = Field(default=10.0, gt=0.0, le=600.0)  # for one request, the wait for the log included
+    seconds: float = Field(default=10.0, gt=0.0, le=600.0)  # for the head of a request, for its body, and for the log
     waiting: int = Field(default=10_000, ge=1)  # drafts that may wait for the log before requests are refused
 
 
@@ -96,12 +97,12 @@ class ServiceConfig(Section):
                 f"host {self.host!r} is open to other machines, but no tokens are set: make some with `tether token` "
                 "and name the file as tokens = ..., or listen on 127.0.0.1"
             )
-        if self.workers > 1 and self.store_from is None and not self.store.startswith(("postgresql://", "postgres://")):
-            raise ValueError(
-                f"workers = {self.workers} need a log that processes share across restarts: a PostgreSQL store. "
-                "With SQLite use one worker"
-            )
+        if self.workers > 1 and self.store_from is None and not _is_postgres(self.store):
+            raise ValueError(f"{self._needs_postgres()}. With SQLite use one worker")
         return self
+
+    def _needs_postgres(self) -> str:
+        return f"workers = {self.workers} need a log that processes share across restarts: a PostgreSQL store"
 
     def store_address(self) -> str:
         """Where the log is: an SQLite path, or postgresql://…, which may hold a password and is never printed."""
@@ -109,10 +110,16 @@ class ServiceConfig(Section):
             address = os.environ.get(self.store_from, "")
             if not address:
                 raise InputError(f"store_from names the environment variable {self.store_from!r}, which is not set.")
-            return address
-        if self.store.startswith(("postgresql://", "postgres://")):
-            return self.store
-        return str(self.folder / self.store)
+            if self.workers > 1 and not _is_postgres(address):
+                words = f"the environment variable {self.store_from!r} names an SQLite file: with it use one worker."
+                raise InputError(f"{self._needs_postgres()}, but {words}")
+        else:
+            address = self.store
+        return address if _is_postgres(address) else str(self.folder / address)
+
+
+def _is_postgres(address: str) -> bool:
+    return address.startswith(("postgresql://", "postgres://"))
 
 
 def is_loopback(host: str) -> bool:

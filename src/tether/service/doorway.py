@@ -3,6 +3,7 @@
 It stands before the body is read: a caller without the right token learns nothing, not even that its JSON is bad.
 """
 
+import asyncio
 import itertools
 import json
 import logging
@@ -48,8 +49,8 @@ access_log = logging.getLogger("tether.service.access")
 error_log = logging.getLogger("tether.service")
 
 
-class TooLarge(HTTPException):
-    """A body is longer than the limit. The framework lets errors of this kind through when it reads a body."""
+class CutOff(HTTPException):
+    """A body is too long, or too slow. The framework lets errors of this kind through when it reads a body."""
 
 
 class Doorway:
@@ -61,11 +62,13 @@ class Doorway:
         *,
         tokens: tuple[Token, ...],
         body_bytes: int,
+        seconds: float,
         metrics: Metrics,
         host: str,
         direct: Mapping[tuple[str, str], Answer],
     ) -> None:
         self._app, self._tokens, self._body_bytes, self._metrics, self._host = app, tokens, body_bytes, metrics, host
+        self._seconds = seconds
         self._direct = direct  # requests that are answered without the framework, by method and path
         words = f"the body is longer than {body_bytes} bytes, the limit of this service."
         self._long = Refusal(413, "too large", words)
@@ -98,7 +101,7 @@ class Doorway:
         else:
             scope["state"]["caller"] = caller
             try:
-                await self._pass_on(scope, headers, self._measured(receive), answer)
+                await self._pass_on(scope, headers, self._measured(receive, began), answer)
             except Exception as error:
                 refusal = refusal_of(error)
                 if refusal is UNFORESEEN:
@@ -170,16 +173,22 @@ class Doorway:
         name = host[1 : host.find("]")] if host.startswith("[") else host.rpartition(":")[0] or host
         return name == self._host or is_loopback(name)
 
-    def _measured(self, receive: Receive) -> Receive:
-        """`receive`, counting: a body without a declared length is cut off at the limit."""
-        taken = 0
+    def _measured(self, receive: Receive, began: float) -> Receive:
+        """`receive`, counting: a body is cut off where it is too long, declared or not, and when it is too late."""
+        taken, whole = 0, False
 
         async def measured() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
+            nonlocal taken, whole
+            if whole:  # what may come now is that the caller hangs up, and that may take as long as the answer
+                return await receive()
+            try:
+                message = await _within(receive, began + self._seconds)
+            except TimeoutError:
+                words = f"the body did not arrive within {self._seconds:g} s, the limit of this service. Send it again."
+                raise CutOff(408, words) from None
+            taken, whole = taken + len(message.get("body", b"")), not message.get("more_body", False)
             if taken > self._body_bytes:
-                raise TooLarge(413, self._long.detail)
+                raise CutOff(413, self._long.detail)
             return message
 
         return measured
@@ -192,6 +201,20 @@ def _group(path: str) -> str:
     if path.startswith("/static/"):
         return "/static"
     return path if path in KNOWN else "other"
+
+
+async def _within(receive: Receive, deadline: float) -> Message:
+    """The next message, until the deadline. Nearly always it is there: then no timer is made, which would take longer
+    than all else here. If not, the first attempt is given up, as in a cancellation, for one with a timer."""
+    attempt = receive().__await__()
+    try:
+        next(attempt)
+    except StopIteration as there:
+        message: Message = there.value
+        return message
+    attempt.close()
+    async with asyncio.timeout(deadline - time.perf_counter()):
+        return await receive()
 
 
 async def _whole(receive: Receive) -> bytes | None:

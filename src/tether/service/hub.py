@@ -1,6 +1,7 @@
 """The hub: the advisor between asyncio and the log. Requests that arrive together share one sync."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from tether.errors import StoreError, TetherError
+from tether.errors import AlteredLog, StoreError, TetherError
 from tether.live.advisor import Advisor
 from tether.live.decisions import LiveDecision, Recorded
 from tether.live.group_commit import GroupCommit
@@ -27,6 +28,8 @@ class Decided(NamedTuple):
 
 NOT_BEGUN = Pending(())
 
+error_log = logging.getLogger("tether.service")
+
 
 @dataclass(slots=True, eq=False)
 class Waiting:
@@ -38,14 +41,17 @@ class Waiting:
     answer: "asyncio.Future[Any]"
     pending: Pending = NOT_BEGUN
 
-    def begun(self) -> bool:
-        """Do the first half; False if it fails, which is then the answer, or if nobody waits for one any more."""
+    def begun(self, note: Callable[[StoreError], None]) -> bool:
+        """Do the first half; False if it fails, which is then the answer, or if nobody waits for one any more. That the
+        log cannot be read is noted."""
         if self.answer.done():
             return False
         try:
             self.pending = self.begin()
         except BaseException as failure:  # of this request alone: the others of the batch are not to suffer for it
             self.refuse(failure)
+            if isinstance(failure, StoreError):
+                note(failure)
             return False
         return True
 
@@ -73,6 +79,8 @@ class Hub:
         self._away: set[Future[list[Appended]]] = set()
         self._all_back = asyncio.Event()
         self._all_back.set()
+        self._failure: StoreError | None = None  # of the log, when last used
+        self._trying = False
 
     async def decide(self, asked: DecisionRequest, key: str | None) -> Decided:
         """A decision, durably logged before it is handed out."""
@@ -92,7 +100,8 @@ class Hub:
         return recorded
 
     def _finish_decide(self, pending: Pending, appended: list[Appended]) -> Decided:
-        return Decided(self.advisor.finish_decide(pending, appended), appended[-1].entry.body)
+        made = self.advisor.finish_decide(pending, appended)
+        return Decided(made, appended[-1].entry.body if made.logged else None)
 
     def _fail_decide(self, pending: Pending, error: StoreError) -> Decided:
         return Decided(self.advisor.fail_decide(pending, error), None)
@@ -117,7 +126,7 @@ class Hub:
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """The first half of every request that came in, one after the other, and their drafts to the log."""
         gathered, self._gathered = self._gathered, []
-        batch = [each for each in gathered if each.begun()]
+        batch = [each for each in gathered if each.begun(self._note)]
         if not batch:
             return
         try:
@@ -127,16 +136,55 @@ class Hub:
             return
         self._away.add(written)
         self._all_back.clear()
-        timer = loop.call_later(self._seconds, _give_up, batch)
+        timer = loop.call_later(self._seconds, self._give_up, batch)
 
         def back(done: "Future[list[Appended]]") -> None:
             timer.cancel()
             self._away.discard(done)
-            _end(batch, *_result_of(done))
+            appended, error = _result_of(done)
+            self._note(error)
+            _end(batch, appended, error)
             if not self._away:
                 self._all_back.set()
 
         written.add_done_callback(lambda done: loop.call_soon_threadsafe(back, done))
+
+    def _give_up(self, batch: list[Waiting]) -> None:
+        """The log takes too long: whoever waits is told so. Their drafts may still be written, and are then learned."""
+        self._note(StoreError(f"it has not answered for {self._seconds:g} s."))
+        for each in batch:
+            if not each.answer.done():
+                each.answer.set_exception(TimeoutError())
+
+    def _note(self, failure: StoreError | None) -> None:
+        """The log failed, or did not: a line in the service's own log when that changes. Callers are not told why."""
+        before, self._failure = self._failure, failure
+        if failure is None and before is not None:
+            error_log.info("the log can be used again")
+        elif failure is not None and str(failure) != str(before):
+            error_log.error("the log cannot be used: %s", failure)
+
+    async def ready(self) -> bool:
+        """Whether the log can be read, and could be used when last tried."""
+        try:
+            await asyncio.to_thread(self.advisor.store.head)
+            if self._failure is not None and not self._trying and not self._away:
+                await self._try()
+        except Exception:  # whatever it is, this process is not the one to send requests to
+            return False
+        return self._failure is None
+
+    async def _try(self) -> None:
+        """Write to a log that failed: a snapshot, which nobody minds. Whoever is told that a process is not ready sends
+        it nothing else that would show that it is again. That a log was altered is for people to settle."""
+        if isinstance(self._failure, AlteredLog):
+            return
+        self._trying = True
+        try:
+            await asyncio.to_thread(self.advisor.snapshot)
+        finally:
+            self._trying = False
+        self._note(None)
 
     async def close(self) -> None:
         """Finish what has begun, save a snapshot and let go of the log."""
@@ -172,13 +220,6 @@ def _end(batch: list[Waiting], appended: list[Appended] | None, error: StoreErro
             if not each.answer.done():
                 each.answer.set_result(answer)
         start = end
-
-
-def _give_up(batch: list[Waiting]) -> None:
-    """The log takes too long: whoever waits is told so. Their drafts may still be written, and are then learned."""
-    for each in batch:
-        if not each.answer.done():
-            each.answer.set_exception(TimeoutError())
 
 
 def wire_state(value: Any) -> Any:

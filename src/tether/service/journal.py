@@ -25,6 +25,7 @@ TEXTS = {
     "tripped": "{message}",
     "alarm-reset": "alarm reset: {why}",
     "gate-refused": "the gate refused a certificate: {why}",
+    "withheld": "decision {decision_id} did not leave, a_0 did: {reason}",
     "warm-start": "warm start: {source}",
     "configured": "started, library {library}",
 }

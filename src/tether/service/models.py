@@ -9,9 +9,10 @@ Key = Annotated[str, Field(min_length=1, max_length=400)]
 
 
 class Wire(BaseModel):
-    """A request. Keys that it does not know are refused: a misspelt one must not pass as missing."""
+    """A request. Keys that it does not know are refused: a misspelt one must not pass as missing. Nothing is taken for
+    something else either: `"applied": true` is not action 1."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class DecisionRequest(Wire):
@@ -83,6 +84,12 @@ class OutcomeAnswer(BaseModel):
     decision_id: str
     seq: int
     repeated: bool
+
+
+class Readiness(BaseModel):
+    """Whether to send requests here."""
+
+    status: str
 
 
 class Problem(BaseModel):

@@ -1,12 +1,13 @@
 """Pages and health: what anybody may fetch. None of it holds data."""
 
-import asyncio
 from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+
+from tether.service import models
 
 STATIC_TYPES = {
     ".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
@@ -47,11 +48,11 @@ def add_pages(app: FastAPI, has_tokens: bool) -> None:
         """The process answers. `open`: the service asks for no tokens."""
         return {"status": "ok", "open": not has_tokens}
 
-    @app.get("/readyz", tags=["health"])
+    not_ready = {"model": models.Readiness, "description": "The log cannot be used now."}
+
+    @app.get("/readyz", response_model=models.Readiness, responses={503: not_ready}, tags=["health"])
     async def readyz(request: Request) -> Response:
-        """The log can be read."""
-        try:
-            await asyncio.to_thread(request.app.state.hub.advisor.store.head)
-        except Exception:  # whatever it is, this process is not the one to send requests to
-            return JSONResponse({"status": "the log cannot be read"}, 503)
-        return JSONResponse({"status": "ready"})
+        """The log can be read, and could be written when last used."""
+        if await request.app.state.hub.ready():
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "the log cannot be used: the service's own log says why"}, 503)

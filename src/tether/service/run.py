@@ -1,9 +1,11 @@
 """Start the service: uvicorn, one process or several, with structured logs."""
 
+import asyncio
 import json
 import logging
 import math
 import os
+import resource
 import signal
 import socket
 import sys
@@ -11,8 +13,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tether.errors import InputError
 from tether.service.config import ServiceConfig, read_config
@@ -23,6 +30,15 @@ if TYPE_CHECKING:
 
 CONFIG = "TETHER_SERVICE_CONFIG"
 """Environment variable by which worker processes find their configuration."""
+
+ACCESS_LOG = "TETHER_SERVICE_ACCESS_LOG"
+"""Environment variable that is "no" if worker processes shall write no line per request."""
+
+MOST_FILES = 2**15
+"""Open files that are counted on, however many the system allows."""
+
+SAY_AGAIN = 60.0
+"""Seconds after which the log says again that connections are turned away."""
 
 
 class JsonLines(logging.Formatter):
@@ -47,20 +63,75 @@ def log_to_stderr(*, access: bool = True) -> None:
     logging.getLogger("tether.service.access").setLevel(logging.INFO if access else logging.WARNING)
 
 
+class Line(H11Protocol):
+    """A connection, one of `most` at once, that ends if `seconds` after a request began only part of it is here, unless
+    somebody waits for the rest: a late body is the doorway's to refuse. Answers take their time.
+    """
+
+    _said: ClassVar[float] = -math.inf
+
+    def __init__(self, *given: Any, seconds: float, most: int, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._seconds, self._most = seconds, most
+        self._arriving: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Begin to wait for the first request, unless there are too many who do."""
+        super().connection_made(transport)
+        self._arriving = self.loop.call_later(self._seconds, self._end)
+        if len(self.connections) > self._most:
+            transport.abort()
+            if self.loop.time() - Line._said > SAY_AGAIN:  # once, not for each of those who try
+                Line._said = self.loop.time()
+                logging.getLogger("tether.service").warning(
+                    "%d connections are open, the limit: more are turned away. `ulimit -n` sets it, to half of that",
+                    self._most,
+                )
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came. The timer runs from a request's first byte to its last: most come whole, and need none."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE or self.conn.their_state is h11.SEND_BODY:
+            if self._arriving is None:
+                self._arriving = self.loop.call_later(self._seconds, self._end)
+        elif self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        if self._arriving is not None:
+            self._arriving.cancel()
+        super().connection_lost(exc)
+
+    def _end(self) -> None:
+        self._arriving = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+def how_to_listen(config: ServiceConfig) -> dict[str, Any]:
+    """Options for uvicorn: connections have half of the files that this process may open; of the other half, those who
+    are taken in together, and then turned away, have some. Without files the loop would do nothing but fail to accept.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    files = MOST_FILES if files == resource.RLIM_INFINITY else min(files, MOST_FILES)
+    line = partial(Line, seconds=config.limits.seconds, most=max(1, files // 2))
+    return {"http": line, "backlog": max(1, files // 16)}
+
+
 def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[str], object] = str) -> None:
     """Serve until told to stop, and say where, once it can be reached.
 
     SIGTERM and Ctrl-C finish what has begun and save a snapshot.
     """
-    import uvicorn
-
     config = read_config(config_path)
     log_to_stderr(access=access_log)
     if config.tokens is None:
         logging.getLogger("tether.service").warning(
             "no tokens are set: every program on this machine may do everything"
         )
-    os.environ[CONFIG] = str(Path(config_path).resolve())
+    os.environ[CONFIG], os.environ[ACCESS_LOG] = str(Path(config_path).resolve()), "yes" if access_log else "no"
     threading.Thread(target=_tell, args=(config, listening), daemon=True).start()
     uvicorn.run(
         "tether.service.run:app_of_worker",
@@ -73,6 +144,7 @@ def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[st
         server_header=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
+        **how_to_listen(config),
     )
 
 
@@ -99,13 +171,17 @@ def check_port(config: ServiceConfig) -> None:
 
 
 def check_start(config: ServiceConfig) -> None:
-    """Everything that would fail in a worker, said before one is started: the problem, the tokens, the log."""
-    from tether.service.app import make_advisor
+    """Everything that would fail in a worker, said before one is started: the problem, the tokens, the log.
+
+    A log is made if there is none; nothing is written to one that another service may be using.
+    """
+    from tether.service.app import make_advisor, store_of
     from tether.service.tokens import read_tokens
 
     if config.tokens is not None:
         read_tokens(config.folder / config.tokens)
-    advisor = make_advisor(config)
+    store_of(config, read_only=False).close()
+    advisor = make_advisor(config, read_only=True)
     warm_up(advisor)
     advisor.close()
 
@@ -143,7 +219,7 @@ def app_of_worker() -> object:
     if not path:
         raise InputError(f"{CONFIG} is not set: start the service with `tether serve CONFIG.toml`.")
     if not logging.getLogger().handlers:
-        log_to_stderr()
+        log_to_stderr(access=os.environ.get(ACCESS_LOG) != "no")
     from tether.service.app import create_app
 
     app = create_app(read_config(Path(path)))

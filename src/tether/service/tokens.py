@@ -5,6 +5,7 @@ import hmac
 import json
 import os
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -20,16 +21,23 @@ ROLES: tuple[Role, ...] = get_args(Role)
 PREFIX = "tether_"
 """Makes a leaked token easy to find by scanners."""
 
+LONGEST_NAME = 100
+MOST_DAYS = 36_500
+"""Days that a token may live if it is to expire at all: a century."""
+
+LAST_EXPIRY = 253_402_214_400.0
+"""The last day that a calendar of four-digit years can show, since 1970."""
+
 
 class Token(BaseModel):
     """One token as the file keeps it: its hash, its owner's name, its roles, when it expires (since 1970)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     roles: Annotated[tuple[Role, ...], Field(min_length=1)]
-    expires: float | None = None
+    expires: Annotated[float, Field(ge=0.0, le=LAST_EXPIRY)] | None = None
 
 
 class TokenFile(BaseModel):
@@ -54,16 +62,36 @@ NOBODY_ASKED = Caller("local", ROLES)
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """The tokens of a file."""
+    """The tokens of a file, for a service: one that nobody could call is refused."""
+    tokens, now = kept_tokens(path), time.time()
+    if all(_has_expired(token, now) for token in tokens):
+        what = f"every token in {path} has expired" if tokens else f"{path} holds no token"
+        raise InputError(f"{what}, so nobody could call the service: make one with `tether token new`.")
+    return tokens
+
+
+def kept_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens of a file, whatever their number and age."""
     try:
-        tokens = TokenFile.model_validate_json(path.read_bytes()).tokens
+        return TokenFile.model_validate_json(path.read_bytes()).tokens
     except OSError as error:
         raise InputError(f"cannot read the tokens in {path}: {error.strerror or error}.") from error
     except ValidationError as error:
-        raise InputError(f"{path} is not a file of tokens; make one with `tether token`: {error}.") from error
-    if not tokens:
-        raise InputError(f"{path} holds no token, so nobody could call the service: make one with `tether token`.")
-    return tokens
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise InputError(
+            f"{path} is not a file of tokens ({place}: {first['msg']}): restore it, or move it away and make tokens "
+            "with `tether token new`."
+        ) from None
+
+
+def expiry(days: float, now: float) -> float:
+    """When a token that is made now, for so many days, expires."""
+    if not 0.0 < days <= MOST_DAYS:  # NaN is refused too
+        raise InputError(
+            f"a token may live more than 0 and at most {MOST_DAYS} days, not {days:g}; without --days it never expires."
+        )
+    return now + 86400.0 * days
 
 
 def add_token(path: Path, name: str, roles: tuple[str, ...], expires: float | None) -> str:
@@ -71,7 +99,16 @@ def add_token(path: Path, name: str, roles: tuple[str, ...], expires: float | No
     wrong = [role for role in roles if role not in ROLES]
     if wrong or not roles:
         raise InputError(f"roles are {', '.join(ROLES)}, not {', '.join(wrong) or 'none'}.")
-    old = read_tokens(path) if path.exists() else ()
+    if not (name.strip() and name.isprintable() and len(name) <= LONGEST_NAME):
+        raise InputError(
+            f"the name of a token must have 1 to {LONGEST_NAME} printable characters, not only spaces; this one has "
+            f"{len(name)}: {name[:LONGEST_NAME]!r}."
+        )
+    if expires is not None and not 0.0 <= expires <= LAST_EXPIRY:
+        raise InputError(
+            f"a token expires 0 to {LAST_EXPIRY:.0f} seconds since 1970, or never (None), not {expires:g}."
+        )
+    old = kept_tokens(path) if path.exists() else ()
     if any(token.name == name for token in old):
         raise InputError(f"{path} has a token named {name!r} already: use another name, or remove it first.")
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -82,10 +119,11 @@ def add_token(path: Path, name: str, roles: tuple[str, ...], expires: float | No
 
 def remove_token(path: Path, name: str) -> None:
     """Forget a token; services that read the file at start need a restart."""
-    old = read_tokens(path)
+    old = kept_tokens(path)
     left = tuple(token for token in old if token.name != name)
     if len(left) == len(old):
-        raise InputError(f"{path} has no token named {name!r}; it has {', '.join(token.name for token in old)}.")
+        names = ", ".join(token.name for token in old) or "none"
+        raise InputError(f"{path} has no token named {name!r}; it has {names}.")
     _write(path, left)
 
 
@@ -113,9 +151,13 @@ def caller_of(tokens: tuple[Token, ...], header: str | None, now: float) -> Call
     for token in tokens:
         if hmac.compare_digest(token.sha256, digest):
             found = token
-    if found is None or scheme.lower() != "bearer" or (found.expires is not None and not now < found.expires):
+    if found is None or scheme.lower() != "bearer" or _has_expired(found, now):
         return None
     return Caller(found.name, found.roles)
+
+
+def _has_expired(token: Token, now: float) -> bool:
+    return token.expires is not None and not now < token.expires
 
 
 def _digest(secret: str) -> str:

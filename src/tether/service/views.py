@@ -2,12 +2,13 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 from tether import __version__
 from tether.errors import AlteredLog, StoreError
 from tether.live.advisor import Advisor
-from tether.live.decisions import UnknownDecision
+from tether.live.decisions import Status, UnknownDecision
 from tether.live.events import decision_key, outcome_key
 from tether.service.config import ServiceConfig
 from tether.service.journal import Journal, row_of
@@ -41,6 +42,14 @@ class View:
                 raise
             return self._journal, str(error)
         return journal, ""
+
+    def standing(self) -> Status:
+        """The advisor's status at the end of the log; as of before, and why, while the log is out of reach."""
+        try:
+            self._advisor.sync()
+        except StoreError as error:
+            return replace(self._advisor.status(), store_error=str(error))
+        return self._advisor.status()
 
     def kinds(self, after: int) -> list[str]:
         """Kinds of the entries after `after`, of the first page of them."""

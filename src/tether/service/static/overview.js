@@ -29,7 +29,7 @@ function showTiles(status, series) {
 
 const KINDS = {
   "mode": "Mode", "stopped": "Stopped", "resumed": "Resumed", "tripped": "Alarm", "alarm-reset": "Alarm reset",
-  "gate-refused": "Gate refused", "warm-start": "Warm start", "configured": "Set up",
+  "gate-refused": "Gate refused", "withheld": "Withheld", "warm-start": "Warm start", "configured": "Set up",
 };
 const REPEATED = /^(mode set to|stopped:|resumed:|alarm reset:|warm start:|the gate refused a certificate:|started,) /;
 

@@ -1,0 +1,187 @@
+"""Orders of people, against each other and against what is under way: nothing leaves that somebody has forbidden."""
+
+import tempfile
+from dataclasses import replace
+
+import pytest
+
+from tether import Advisor
+from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.guards import Guards
+from tether.live.memory_store import MemoryStore
+from tether.live.modes import Criteria
+from tether.live.store import Draft, text_of
+
+from .live_worlds import Plant, live_advisor, small_world
+
+WORLD, _ = small_world(3)
+BY = {"by": "an operator", "why": "smoke"}
+
+
+class Interrupted(MemoryStore):
+    """A log in which something else comes first, once, when an entry of this kind is about to be written."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.kind, self.first = "", lambda: None
+
+    def before(self, kind, first):
+        self.kind, self.first = kind, first
+
+    def append(self, drafts):
+        if drafts and drafts[-1].kind == self.kind:
+            self.kind = ""
+            self.first()
+        return super().append(drafts)
+
+
+@pytest.fixture
+def log():
+    return Interrupted()
+
+
+def taught(store, **more):
+    """An advisor that wants something else than a_0 in state 1."""
+    advisor = live_advisor(WORLD.problem, store, **more)
+    Plant(WORLD.true_gamma).play(advisor, 60)
+    assert not advisor.decide(1).is_baseline
+    return advisor
+
+
+HALTS = {
+    "stopped": lambda advisor: advisor.stop(**BY),
+    "shadow": lambda advisor: advisor.demote("shadow", **BY),
+    "tripped": lambda advisor: advisor.store.append([Draft("tripped", {"test": "t", "message": "m", "number": 0})]),
+}
+
+
+@pytest.mark.parametrize("who", ["the same advisor", "another process"])
+@pytest.mark.parametrize("reason", HALTS)
+def test_a_decision_under_way_does_not_leave_after_it_was_forbidden(log, reason, who):
+    """Its entry stands after the order's: whoever threw the switch may believe that nothing left afterwards."""
+    advisor = taught(log)
+    other = advisor if who == "the same advisor" else Advisor(WORLD.problem, log, refresh=None)
+    log.before("decision", lambda: HALTS[reason](other))
+    made = advisor.decide(1)
+    assert made.is_baseline and made.reason == reason and made.certificate.holds
+    assert (made.id, made.logged) == ("", False), "the log has the other action: no outcome may be recorded for it"
+    decision, withheld = log.read(log.head().seq - 2, 2)
+    assert withheld.kind == "withheld" and withheld.body["decision_id"] == decision.body["decision_id"]
+    assert Advisor(WORLD.problem, log, refresh=None).replica.to_bytes() == advisor.replica.to_bytes()
+
+
+@pytest.mark.parametrize("reason", HALTS)
+def test_a_repeat_by_key_does_not_bring_back_what_is_forbidden_by_now(log, reason):
+    advisor = taught(log)
+    first = advisor.decide(1, key="k")
+    assert not first.is_baseline and advisor.decide(1, key="k") == first
+    HALTS[reason](advisor)
+    advisor.sync()
+    again = advisor.decide(1, key="k")
+    assert again.is_baseline and again.reason == reason and again.id == ""
+    assert advisor.record(first.id, 0.1, 0.1).decision_id == first.id, "what was played has an outcome all the same"
+
+
+def test_what_stands_before_a_decision_must_be_readable_before_it_leaves(log, monkeypatch):
+    advisor = taught(log)
+    other = Advisor(WORLD.problem, log, refresh=None)
+
+    def fails(*_):
+        raise StoreError("the database is gone")
+
+    def first():
+        other.decide(0)
+        monkeypatch.setattr(log, "read", fails)
+
+    log.before("decision", first)
+    made = advisor.decide(1)
+    assert made.is_baseline and made.reason == "not-logged" and "gone" in made.detail
+
+
+ALLOW_MORE = {
+    "promote": lambda advisor: advisor.promote("live", **BY),
+    "resume": lambda advisor: advisor.resume(**BY),
+    "reset_alarm": lambda advisor: advisor.reset_alarm(**BY),
+}
+KINDS = {"promote": "mode", "resume": "resumed", "reset_alarm": "alarm-reset"}
+
+
+@pytest.mark.parametrize("name", ALLOW_MORE)
+def test_an_order_that_allows_more_is_refused_if_another_came_first(log, name):
+    """Whoever gave it has not seen the other: a stop must not be released by somebody who does not know of it."""
+    advisor = Advisor(WORLD.problem, log, mode="guarded", criteria=Criteria.none(), refresh=None)
+    other = Advisor(WORLD.problem, log, refresh=None)
+    log.before(KINDS[name], lambda: other.stop(by="somebody else", why="complaints"))
+    with pytest.raises(InputError, match="complaints"):
+        ALLOW_MORE[name](advisor)
+    assert advisor.status().stopped and advisor.status().mode == "guarded"
+    if name != "promote":
+        ALLOW_MORE[name](advisor)  # now that it was seen
+        assert bool(advisor.status().stopped) == (name != "resume")
+
+
+@pytest.mark.parametrize("order", ["stop", "demote"])
+def test_an_order_that_allows_less_takes_effect_whatever_came_first(log, order):
+    advisor = live_advisor(WORLD.problem, log)
+    other = Advisor(WORLD.problem, log, refresh=None)
+    log.before("stopped" if order == "stop" else "mode", lambda: other.demote("guarded", **BY))
+    advisor.stop(**BY) if order == "stop" else advisor.demote("shadow", **BY)
+    assert advisor.status().stopped if order == "stop" else advisor.status().mode == "shadow"
+    assert [entry.seq for entry in log.read()] == list(range(1, log.head().seq + 1))
+
+
+def test_of_two_starts_on_an_empty_log_one_problem_is_the_log_s(log):
+    other = small_world(3, horizon=2)[0].problem
+    log.before("configured", lambda: Advisor(other, log))
+    with pytest.raises(InputError, match="another problem"):
+        Advisor(WORLD.problem, log)
+    assert [entry.kind for entry in log.read()] == ["configured"]
+    log = Interrupted()
+    log.before("configured", lambda: Advisor(WORLD.problem, log))
+    assert Advisor(WORLD.problem, log).decide(0).logged, "the same problem is no conflict"
+
+
+def altered(store, seq, **changes):
+    """Change the content of an entry behind the log's back, and keep its hash."""
+    entry = store._entries[seq - 1]
+    store._entries[seq - 1] = replace(entry, text=text_of({**entry.body, **changes}))
+
+
+def test_an_altered_entry_is_not_learned_from_whoever_reads_it(log):
+    taught(log)
+    outcome = next(entry for entry in log.read() if entry.kind == "outcome")
+    altered(log, outcome.seq, cost=[-0.3])
+    with pytest.raises(AlteredLog, match=f"entry {outcome.seq} "):
+        Advisor(WORLD.problem, log)
+    altered(log, 1, watch=False)
+    with pytest.raises(AlteredLog, match="entry 1 "):
+        Advisor(WORLD.problem, log, watch=False)
+
+
+def test_an_altered_decision_is_neither_handed_out_again_nor_recorded_for(log):
+    advisor = taught(log)
+    made = advisor.decide(1, key="k")
+    altered(log, made.seq, reason="because")
+    later = Advisor.__new__(Advisor)  # an advisor that has read it before it was altered, and no longer remembers it
+    later.__dict__.update(advisor.__dict__)
+    later._recent.clear()
+    with pytest.raises(AlteredLog):
+        later.decide(1, key="k")
+    with pytest.raises(AlteredLog):
+        later.record(made.id, 0.1, 0.1)
+
+
+def test_a_margin_of_the_whole_gap_leaves_the_safe_action():
+    advisor = taught(MemoryStore(), guards=Guards(margin_share=1.0, guarded_rate=1.0))
+    advisor.demote("guarded", **BY)
+    made = advisor.decide(1)
+    assert made.is_baseline and made.reason == "margin" and made.certificate.holds
+
+
+def test_a_snapshot_that_finds_no_room_does_not_fail_an_outcome(monkeypatch, tmp_path, caplog):
+    advisor = live_advisor(WORLD.problem, snapshot_every=2)
+    made = advisor.decide(0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert not advisor.record(made.id, 0.1, 0.1).repeated
+    assert "no snapshot could be saved" in caplog.text
+    assert advisor.status().store_error == "", "the log itself is well"

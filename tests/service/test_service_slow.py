@@ -1,0 +1,136 @@
+"""Callers that take their time, or never finish: each request has so many seconds to arrive, and no more."""
+
+import resource
+import signal
+import socket
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from service_app import decide, new_advisor, serving
+from test_service_processes import configured
+from test_service_start import started
+
+SECONDS = 0.4
+HEAD = "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {}\r\nContent-Length: 20\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def client():
+    with serving(new_advisor(), limits={"seconds": SECONDS}) as client:
+        yield client
+
+
+@contextmanager
+def connected(client):
+    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=5.0) as line:
+        yield line
+
+
+def rest_of(line):
+    """Everything that still comes until the service hangs up, which it must within the line's five seconds."""
+    parts = []
+    while part := line.recv(65536):
+        parts.append(part)
+    return b"".join(parts).decode()
+
+
+def drip(line, byte=b"x"):
+    """Seconds until the service hangs up on somebody who sends a byte now and then."""
+    began = time.monotonic()
+    line.settimeout(SECONDS / 8)
+    while time.monotonic() - began < 5.0:
+        try:
+            line.sendall(byte)
+            if not line.recv(65536):
+                break
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            break
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/outcomes", "/v1/stop"])
+def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(client, path):
+    with connected(client) as line:
+        began = time.monotonic()
+        line.sendall(HEAD.format(path, "application/json").encode() + b'{"state"')
+        head, _, body = rest_of(line).partition("\r\n\r\n")
+        assert SECONDS * 0.9 < time.monotonic() - began < SECONDS + 2.0
+    assert head.startswith("HTTP/1.1 408 ") and "content-type: application/problem+json" in head
+    assert '"title":"too slow"' in body and f"{SECONDS} s" in body and "connection: close" in head
+
+
+def test_a_body_that_drips_has_no_more_time_than_one_that_stops(client):
+    with connected(client) as line:
+        line.sendall(HEAD.replace("20", "200000").format("/v1/decisions", "application/json").encode())
+        assert drip(line, b" ") < SECONDS + 2.0
+
+
+def test_a_body_in_two_parts_is_taken_if_it_comes_in_time(client):
+    with connected(client) as line:
+        line.sendall(HEAD.format("/v1/decisions", "application/json").encode() + b'{"state": ')
+        time.sleep(SECONDS / 4)
+        line.sendall(b"0        }")
+        assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("sent", ["", "GET /healthz HTTP/1.1\r\nHost: loc"])
+def test_a_connection_that_says_nothing_or_half_a_head_is_closed(client, sent):
+    with connected(client) as line:
+        line.sendall(sent.encode())
+        assert rest_of(line) == ""
+
+
+def test_a_head_that_drips_is_closed_too_first_or_later(client):
+    with connected(client) as line:
+        assert drip(line) < SECONDS + 2.0
+    with connected(client) as line:
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert drip(line) < SECONDS + 2.0
+
+
+def test_the_body_of_a_request_that_was_refused_may_not_drip_for_ever(client):
+    with connected(client) as line:
+        line.sendall(HEAD.replace("20", "200000").format("/v1/decisions", "text/plain").encode())
+        assert line.recv(65536).startswith(b"HTTP/1.1 415 ")
+        assert drip(line) < SECONDS + 2.0
+
+
+def test_who_waits_for_news_or_keeps_a_connection_has_all_the_time(client):
+    head = client.get("/v1/events").json()["head"]
+    began = time.monotonic()
+    told = client.get("/v1/events", params={"after": head, "wait": 3 * SECONDS})
+    assert told.json() == {"head": head, "kinds": []} and time.monotonic() - began >= 3 * SECONDS
+    with connected(client) as line:
+        for _ in range(2):
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+            time.sleep(2 * SECONDS)
+
+
+def test_more_connections_than_there_are_files_leave_the_service_and_its_log_as_they_are(tmp_path):
+    """A process of its own, which may open 200 files, and 260 who only connect."""
+    address = configured(tmp_path)
+    process = started(tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)))
+    lines = []
+    try:
+        for said in process.stderr:
+            if "the dashboard is at" in said:
+                break
+        with httpx.Client(base_url=address, timeout=5.0) as client:
+            assert decide(client)["logged"]
+            where = client.base_url.host, client.base_url.port
+            lines.extend(socket.create_connection(where, timeout=5.0) for _ in range(260))
+            for _ in range(5):
+                assert decide(client)["logged"]
+                time.sleep(0.1)
+    finally:
+        for line in lines:
+            line.close()
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert "out of system resource" not in said and said.count("connections are open") == 1, said[-2000:]
