@@ -185,3 +185,13 @@ def test_a_snapshot_that_finds_no_room_does_not_fail_an_outcome(monkeypatch, tmp
     assert not advisor.record(made.id, 0.1, 0.1).repeated
     assert "no snapshot could be saved" in caplog.text
     assert advisor.status().store_error == "", "the log itself is well"
+
+
+def test_a_stop_reaches_the_others_though_this_advisor_cannot_follow_the_log(log):
+    advisor = taught(log)
+    other = Advisor(WORLD.problem, log, refresh=None)
+    made = other.decide(0)
+    altered(log, made.seq, reason="because")
+    with pytest.raises(AlteredLog):
+        advisor.stop(**BY)
+    assert log.read()[-1].kind == "stopped" and log.read()[-1].body["by"] == BY["by"]

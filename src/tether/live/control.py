@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from tether.errors import InputError, StoreError
+from tether.errors import InputError, StoreError, TetherError
 from tether.live.decisions import LiveDecision
 from tether.live.events import AlarmReset, Event, ModeChanged, Resumed, Stopped, Withheld
 from tether.live.follower import Follower
@@ -52,7 +52,11 @@ class Control(Follower):
     def stop(self, *, by: str, why: str) -> None:
         """The kill switch: a_0 from here on, in every process that shares the log, until `resume`."""
         event = Stopped(by=_name(by), why=_name(why))
-        self._order(lambda: event)
+        try:
+            self._order(lambda: event)
+        except TetherError:  # whatever is wrong with what was read here, the others are to stop
+            self._store.append([event.draft()])
+            raise
 
     def resume(self, *, by: str, why: str) -> None:
         """Release the kill switch."""
