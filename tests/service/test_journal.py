@@ -67,3 +67,16 @@ def test_a_state_that_the_problem_forgot_costs_the_picture_a_number_and_no_more(
         gains(journal)
     sums = journal.series(0, 500)["baseline_reward_sum"]
     assert None in sums and any(value is not None for value in sums)
+
+
+def test_a_decision_that_did_not_leave_is_shown_as_the_a_0_that_did():
+    """The log holds what was decided before the switch was thrown; nobody played it."""
+    advisor = new_advisor()
+    lived(advisor, 60, np.random.default_rng(0))
+    pending = advisor.begin_decide(1)
+    advisor.stop(by="an operator", why="smoke")
+    advisor.finish_decide(pending, advisor.store.append(pending.drafts))
+    journal = Journal(advisor)
+    row = journal.rows[pending.drafts[-1].body["decision_id"]]
+    assert not pending.drafts[-1].body["is_baseline"] and row["is_baseline"] and row["reason"] == "stopped"
+    assert [event["kind"] for event in journal.history[:2]] == ["withheld", "stopped"]

@@ -66,7 +66,10 @@ class Journal:
             if row is not None:
                 row["outcome"] = {name: body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
                 row["a_0"] = self._a_0_instead(row, body)
-        elif entry.kind in TEXTS:
+        elif entry.kind == "withheld" and body["decision_id"] in self.rows:
+            told = {name: body[name] for name in ("reason", "detail")}
+            self.rows[body["decision_id"]].update(told, is_baseline=True)  # what acted was a_0
+        if entry.kind in TEXTS:
             self.times[entry.kind] = entry.time
             text = TEXTS[entry.kind].format_map({**{"why": "", "source": "", "library": ""}, **body})
             event = {"seq": entry.seq, "time": entry.time, "kind": entry.kind, "by": body.get("by"), "text": text}
