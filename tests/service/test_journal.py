@@ -73,7 +73,8 @@ def test_a_decision_that_did_not_leave_is_shown_as_the_a_0_that_did():
     """The log holds what was decided before the switch was thrown; nobody played it."""
     advisor = new_advisor()
     lived(advisor, 60, np.random.default_rng(0))
-    pending = advisor.begin_decide(1)
+    state = next(state for state in range(4) if not advisor.decide(state).is_baseline)
+    pending = advisor.begin_decide(state)
     advisor.stop(by="an operator", why="smoke")
     advisor.finish_decide(pending, advisor.store.append(pending.drafts))
     journal = Journal(advisor)
