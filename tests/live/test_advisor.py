@@ -14,6 +14,7 @@ from tether.live.decisions import AlreadyRecorded, ImpossibleCost, LiveDecision,
 from tether.live.events import event_of
 from tether.live.memory_store import MemoryStore
 from tether.live.states import StateCodec, decode_state, encode_state
+from tether.live.store import Draft
 from tether.problem.action_sets import FiniteActions, feature_of
 from tether.problem.problem import Problem
 from tether.records import StarAction
@@ -262,7 +263,8 @@ def test_an_alarm_that_another_process_reset_since_does_not_hide_a_new_one(world
     assert advisor.decide(1).reason == "tripped"
 
 
-def test_a_cost_that_cannot_be_is_named_though_the_log_cannot_be_written(world, monkeypatch):
+def test_an_alarm_that_could_not_be_logged_is_not_lost_the_caller_is_to_tell_again(world, monkeypatch):
+    """Refused for good, a client would not send it again, and everything would go on as if nothing had been seen."""
     advisor = live_advisor(world.problem)
     made = advisor.decide(1)
 
@@ -271,11 +273,31 @@ def test_a_cost_that_cannot_be_is_named_though_the_log_cannot_be_written(world, 
 
     with monkeypatch.context() as broken:
         broken.setattr(advisor.store, "append", full)
-        with pytest.raises(ImpossibleCost):
+        with pytest.raises(StoreError):
             advisor.record(made.id, 0.5, 1000.0)
-    with pytest.raises(ImpossibleCost):  # whoever asks again, trips
+    with pytest.raises(ImpossibleCost):
         advisor.record(made.id, 0.5, 1000.0)
-    assert kinds_of(advisor.store)[-1] == "tripped"
+    assert kinds_of(advisor.store)[-1] == "tripped" and advisor.decide(1).reason == "tripped"
+
+
+def test_an_impossible_second_outcome_is_a_second_outcome_and_no_alarm(world):
+    advisor = live_advisor(world.problem)
+    made = advisor.decide(1)
+    advisor.record(made.id, 0.5, 0.2)
+    with pytest.raises(AlreadyRecorded):
+        advisor.record(made.id, 0.5, 1000.0)
+    assert "tripped" not in kinds_of(advisor.store)
+
+
+def test_a_log_of_another_edition_is_refused_and_not_misread(world):
+    store = MemoryStore()
+    Advisor(world.problem, store)
+    first = store.read()[0]
+    for told in ({**first.body, "edition": 1}, {name: each for name, each in first.body.items() if name != "edition"}):
+        older = MemoryStore()
+        older.append([Draft("configured", told)])
+        with pytest.raises(InputError, match="another version of Tether"):
+            Advisor(world.problem, older)
 
 
 def test_an_outcome_names_the_entry_that_its_decision_rested_on(world):

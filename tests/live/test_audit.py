@@ -161,6 +161,9 @@ def test_tables_hold_what_the_log_holds(log, tmp_path):
         assert row["bound"] == [entry.body["certificate"]["limits"][0]["bound"]]
         assert row["feature"] == entry.body["certificate"]["feature"]
         assert json.loads(row["played"]) == entry.body["played"]
+    withheld = [entry.body["decision_id"] for entry in log.read() if entry.kind == "withheld"]
+    assert [row["decision_id"] for row in rows if row["withheld"] == "stopped"] == withheld
+    assert len(withheld) == len(rows) - [row["withheld"] for row in rows].count(None) == 1
     costs = [row["cost"] for row in outcomes.to_pylist()]
     assert costs.count(None) == sum(e.body["cost"] is None for e in log.read() if e.kind == "outcome") > 0
     told = {name.decode(): value.decode() for name, value in decisions.schema.metadata.items()}

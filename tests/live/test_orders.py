@@ -7,6 +7,7 @@ import pytest
 
 from tether import Advisor
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.decisions import UnknownDecision
 from tether.live.guards import Guards
 from tether.live.memory_store import MemoryStore
 from tether.live.modes import Criteria
@@ -80,6 +81,23 @@ def test_a_repeat_by_key_does_not_bring_back_what_is_forbidden_by_now(log, reaso
     again = advisor.decide(1, key="k")
     assert again.is_baseline and again.reason == reason and again.id == ""
     assert advisor.record(first.id, 0.1, 0.1).decision_id == first.id, "what was played has an outcome all the same"
+
+
+def test_what_did_not_leave_does_not_leave_later_and_has_no_outcome(log):
+    """The log says that a_0 acted in its place; nobody may play it, or teach from it, afterwards."""
+    advisor = taught(log)
+    log.before("decision", lambda: advisor.stop(**BY))
+    first = advisor.decide(1, key="k")
+    advisor.resume(**BY)
+    again = advisor.decide(1, key="k")
+    assert again.is_baseline and (again.reason, again.id) == (first.reason, "") == ("stopped", "")
+    (id,) = [entry.body["decision_id"] for entry in log.read() if entry.kind == "withheld"]
+    for who in (advisor, Advisor(WORLD.problem, log, refresh=None)):
+        with pytest.raises(UnknownDecision, match="did not leave"):
+            who.record(id, 0.1, 0.1)
+    counts = advisor.replica.ledger.ever
+    played = [entry.body["is_baseline"] for entry in log.read() if entry.kind == "decision"]
+    assert counts.baseline == sum(played) + 1
 
 
 def test_what_stands_before_a_decision_must_be_readable_before_it_leaves(log, monkeypatch):

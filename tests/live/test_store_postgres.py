@@ -173,6 +173,17 @@ def test_a_server_that_never_syncs_is_refused(store):
         store._check_server(Faked())
 
 
+def test_a_server_that_cannot_be_used_is_refused_when_a_log_is_opened(postgres_place, monkeypatch):
+    """So that `tether serve --check` finds it, and not the first decision."""
+
+    def refused(self, connection):
+        raise StoreError("the server has fsync = off, a log needs on.")
+
+    monkeypatch.setattr(PostgresStore, "_check_server", refused)
+    with pytest.raises(StoreError, match="fsync = off"):
+        postgres_place.open()
+
+
 def test_threads_that_open_a_log_at_once_make_one(postgres_place):
     stores, barrier = [], threading.Barrier(6)
 

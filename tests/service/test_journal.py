@@ -77,6 +77,7 @@ def test_a_decision_that_did_not_leave_is_shown_as_the_a_0_that_did():
     pending = advisor.begin_decide(state)
     advisor.stop(by="an operator", why="smoke")
     advisor.finish_decide(pending, advisor.store.append(pending.drafts))
+    advisor.store.append(advisor.notes())
     journal = Journal(advisor)
     row = journal.rows[pending.drafts[-1].body["decision_id"]]
     assert not pending.drafts[-1].body["is_baseline"] and row["is_baseline"] and row["reason"] == "stopped"

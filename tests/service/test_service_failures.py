@@ -10,9 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
-from tether.errors import AlteredLog, StoreError
+from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.chain import verify_store
 from tether.live.memory_store import MemoryStore
+from tether.live.store import Draft
 
 
 class Moody(MemoryStore):
@@ -151,7 +152,8 @@ def test_when_too_many_wait_the_rest_is_answered_at_once(store):
         for line in lines:
             line.join(20)
         good = [answer for answer in answers if answer.status_code == 200]
-        assert len(good) + refused.count(503) == 12 and len(good) == advisor.status().decisions >= 3
+        assert {answer.status_code for answer in answers} == {200, 503} and len(answers) == 12
+        assert len(good) == advisor.status().decisions >= 3
         assert settled(advisor)
 
 
@@ -315,3 +317,42 @@ def test_an_altered_log_is_in_the_services_own_log_and_no_try_makes_it_ready(sto
         assert told_by_the_service(caplog)[0][1].endswith("entry 2 was altered")
         advisor.begin_decide = begin
         assert decide(client)["logged"] and client.get("/readyz").status_code == 200
+
+
+def test_a_log_that_came_back_is_ready_although_no_snapshot_can_be_saved(store, monkeypatch):
+    """A balancer that asks first would otherwise never send what shows that it can be used."""
+    advisor = new_advisor(store)
+    with serving(advisor) as client:
+        store.error = StoreError("gone")
+        assert client.post("/v1/decisions", json={"state": 0}).status_code == 503
+        assert client.get("/readyz").status_code == 503
+
+        def cannot_be_saved():
+            raise InputError("a state cannot be rebuilt from its key")
+
+        monkeypatch.setattr(advisor, "snapshot", cannot_be_saved)
+        store.error = None
+        assert client.get("/readyz").status_code == 200 and decide(client)["logged"]
+
+
+def test_what_is_withheld_is_noted_by_the_next_batch_and_nobody_waits_for_it(store):
+    advisor = new_advisor(store)
+    with serving(advisor) as client:
+        learn(client, 60)
+        state = next(state for state in range(4) if not decide(client, state)["is_baseline"])
+        judge = advisor.replica.judge
+
+        def slowly(request):
+            made = judge(request)
+            store.append([Draft("stopped", {"by": "somebody", "why": "smoke"})])  # another process, in between
+            return made
+
+        advisor.replica.judge = slowly
+        answer = client.post("/v1/decisions", json={"state": state})
+        advisor.replica.judge = judge
+        assert answer.status_code == 503 and answer.json()["reason"] == "stopped" and answer.json()["is_baseline"]
+        give_up = time.monotonic() + 10
+        while store.read(0, 1000)[-1].kind != "withheld" and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert [entry.kind for entry in store.read(0, 1000)][-3:] == ["stopped", "decision", "withheld"]
+        assert settled(advisor)

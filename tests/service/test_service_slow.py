@@ -12,7 +12,9 @@ from service_app import decide, new_advisor, serving
 from test_service_processes import configured
 from test_service_start import started
 
-SECONDS = 0.4
+SECONDS = 0.8
+LATE = 4.5
+"""Seconds after which a connection must have ended, however busy the machine is."""
 HEAD = "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {}\r\nContent-Length: 20\r\n\r\n"
 
 
@@ -34,6 +36,18 @@ def rest_of(line):
     while part := line.recv(65536):
         parts.append(part)
     return b"".join(parts).decode()
+
+
+def answer(line):
+    """One answer whole, head and body, however it arrives."""
+    received = b""
+    while True:
+        part = line.recv(65536)
+        assert part, f"the service hung up after {received!r}"
+        received += part
+        head, found, body = received.partition(b"\r\n\r\n")
+        if found and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
+            return received
 
 
 def drip(line, byte=b"x"):
@@ -58,7 +72,7 @@ def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(clie
         began = time.monotonic()
         line.sendall(HEAD.format(path, "application/json").encode() + b'{"state"')
         head, _, body = rest_of(line).partition("\r\n\r\n")
-        assert SECONDS * 0.9 < time.monotonic() - began < SECONDS + 2.0
+        assert SECONDS * 0.9 < time.monotonic() - began < LATE
     assert head.startswith("HTTP/1.1 408 ") and "content-type: application/problem+json" in head
     assert '"title":"too slow"' in body and f"{SECONDS} s" in body and "connection: close" in head
 
@@ -66,7 +80,7 @@ def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(clie
 def test_a_body_that_drips_has_no_more_time_than_one_that_stops(client):
     with connected(client) as line:
         line.sendall(HEAD.replace("20", "200000").format("/v1/decisions", "application/json").encode())
-        assert drip(line, b" ") < SECONDS + 2.0
+        assert drip(line, b" ") < LATE
 
 
 def test_a_body_in_two_parts_is_taken_if_it_comes_in_time(client):
@@ -74,7 +88,7 @@ def test_a_body_in_two_parts_is_taken_if_it_comes_in_time(client):
         line.sendall(HEAD.format("/v1/decisions", "application/json").encode() + b'{"state": ')
         time.sleep(SECONDS / 4)
         line.sendall(b"0        }")
-        assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert answer(line).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("sent", ["", "GET /healthz HTTP/1.1\r\nHost: loc"])
@@ -86,18 +100,18 @@ def test_a_connection_that_says_nothing_or_half_a_head_is_closed(client, sent):
 
 def test_a_head_that_drips_is_closed_too_first_or_later(client):
     with connected(client) as line:
-        assert drip(line) < SECONDS + 2.0
+        assert drip(line) < LATE
     with connected(client) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert drip(line) < SECONDS + 2.0
+        assert answer(line).startswith(b"HTTP/1.1 200 ")
+        assert drip(line) < LATE
 
 
 def test_the_body_of_a_request_that_was_refused_may_not_drip_for_ever(client):
     with connected(client) as line:
         line.sendall(HEAD.replace("20", "200000").format("/v1/decisions", "text/plain").encode())
-        assert line.recv(65536).startswith(b"HTTP/1.1 415 ")
-        assert drip(line) < SECONDS + 2.0
+        assert answer(line).startswith(b"HTTP/1.1 415 ")
+        assert drip(line) < LATE
 
 
 def test_who_waits_for_news_or_keeps_a_connection_has_all_the_time(client):
@@ -108,7 +122,7 @@ def test_who_waits_for_news_or_keeps_a_connection_has_all_the_time(client):
     with connected(client) as line:
         for _ in range(2):
             line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+            assert answer(line).startswith(b"HTTP/1.1 200 ")
             time.sleep(2 * SECONDS)
 
 

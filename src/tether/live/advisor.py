@@ -22,7 +22,7 @@ from tether.live.decisions import (
     check_names,
     check_same,
 )
-from tether.live.events import Tripped, decision_key, outcome_key, request_key
+from tether.live.events import decision_key, outcome_key, request_key, withheld_key
 from tether.live.guards import Guards
 from tether.live.ids import new_id
 from tether.live.judge import Request
@@ -111,7 +111,11 @@ class Advisor(Control):
             appended = self._store.append(pending.drafts)
         except StoreError as error:
             return self.fail_decide(pending, error)
-        return self.finish_decide(pending, appended)
+        decided = self.finish_decide(pending, appended)
+        if notes := self.notes():
+            with suppress(StoreError):
+                self.finish_notes(Pending(notes), self._store.append(notes))
+        return decided
 
     def begin_decide(
         self,
@@ -149,11 +153,15 @@ class Advisor(Control):
         with self._lock:
             self._in_flight -= 1
             self._take(fresh_entries(pending.drafts, appended))
-            self._remember(last.entry.body)
         if last.fresh:
-            return self._handed_out(LiveDecision.made_of(*judgment[:3], request.state, last.entry.seq), is_new=True)
-        check_same(last.entry.genuine().body, request.logged_state, request.step, request.episode)
-        return self._handed_out(LiveDecision.from_body(last.entry.body, self.states, last.entry.seq))
+            made = self._handed_out(LiveDecision.made_of(*judgment[:3], request.state, last.entry.seq), is_new=True)
+        else:
+            check_same(last.entry.genuine().body, request.logged_state, request.step, request.episode)
+            made = self._handed_out(LiveDecision.from_body(last.entry.body, self.states, last.entry.seq))
+        if made.logged:
+            with self._lock:
+                self._remember(last.entry.body)
+        return made
 
     def fail_decide(self, pending: Pending, error: StoreError) -> LiveDecision:
         """The log could not be written: a_0, and it says so; nothing else may leave."""
@@ -201,18 +209,23 @@ class Advisor(Control):
         try:
             body = outcome_body(self._replica.learner, decision, reward, cost, next_state, applied)
         except ImpossibleCost as error:
+            if self._store.places([outcome_key(id)]):
+                raise AlreadyRecorded(f"decision {id!r} has another outcome already, and the first stands.") from error
+            if self._replica.ledger.tripped is not None:
+                raise
             # to leave out such costs alone would bias the regression: a_0, until somebody has looked into it
-            with self._lock, suppress(StoreError):
-                while (ledger := self._replica.ledger).tripped is None:
-                    self._write(Tripped(test="range", message=str(error), number=ledger.alarms))
-            raise
-        pending = Pending((Draft("outcome", body, (outcome_key(id),)),))
+            pending = Pending((self._range_alarm(error),), refused=error)
+        else:
+            pending = Pending((Draft("outcome", body, (outcome_key(id),)),))
         with self._lock:
             self._in_flight += 1
         return pending
 
     def finish_record(self, pending: Pending, appended: list[Appended]) -> Recorded:
         """The second half: the outcome is in the log, now or since before."""
+        if pending.refused is not None:
+            self._tripped(pending.refused, pending, appended)
+            raise pending.refused
         ((entry, fresh),) = appended
         id = pending.drafts[0].body["decision_id"]
         with self._lock:
@@ -268,6 +281,8 @@ class Advisor(Control):
         entry: Entry | None = self._store.find(decision_key(id)) if len(id) < 400 else None
         if entry is None:
             raise UnknownDecision(f"decision {id!r:.80} is not in this log: was it made by another advisor?")
+        if self._store.places([withheld_key(id)]):
+            raise UnknownDecision(f"decision {id!r:.80} did not leave: a_0 was handed out in its place, without an id.")
         return entry.genuine().body
 
     def _remember(self, body: dict[str, Any]) -> None:

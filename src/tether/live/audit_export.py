@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def export(store: Store, folder: Path) -> dict[str, int]:
     decisions = [
         *entry,
         *(column(name, text) for name in ("decision_id", "key", "episode", "state", "mode", "proposed", "played")),
-        *(column(name, text) for name in ("reason", "detail", "origin", "bounds", "mixture")),
+        *(column(name, text) for name in ("reason", "detail", "origin", "bounds", "mixture", "withheld")),
         *(column(name, text) for name in ("model_hash", "library", "kernel")),
         column("step", pa.int64()),
         column("is_baseline", pa.bool_()),
@@ -53,9 +54,11 @@ def export(store: Store, folder: Path) -> dict[str, int]:
         folder.mkdir(parents=True, exist_ok=True)
         until = store.head()
         metadata = _metadata(store, until)
+        held = {e.body["decision_id"]: e.body["reason"] for e in entries_of(store, until) if e.kind == "withheld"}
+        tables = (("decision", decisions, partial(_decision, held=held)), ("outcome", outcomes, _outcome))
         return {
             name: _write(store, until, folder / f"{name}s.parquet", name, pa.schema(fields, metadata), row)
-            for name, fields, row in (("decision", decisions, _decision), ("outcome", outcomes, _outcome))
+            for name, fields, row in tables
         }
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}. Choose another folder.") from error
@@ -86,7 +89,7 @@ def _metadata(store: Store, until: Head) -> dict[str, str]:
     return {f"tether.{name}": value for name, value in {**told, "settings": json.dumps(settings_of(store))}.items()}
 
 
-def _decision(entry: Entry) -> dict[str, Any]:
+def _decision(entry: Entry, held: dict[str, str]) -> dict[str, Any]:
     body, certificate = entry.body, entry.body["certificate"]
     limits = certificate["limits"]
     names = ("decision_id", "key", "mode", "reason", "detail", "step", "is_baseline", "observed_at", "decided_at")
@@ -102,6 +105,7 @@ def _decision(entry: Entry) -> dict[str, Any]:
         "mixture": None if certificate["mixture"] is None else canonical(certificate["mixture"]),
         "proposed_bound": None if proposal is None else _numbers(proposal["limits"], "bound"),
         "rests_on": certificate["seq"],
+        "withheld": held.get(body["decision_id"]),
     }
 
 

@@ -1,15 +1,16 @@
 """What people tell an advisor: mode, kill switch, alarm, data from before. Each order is an entry of the log."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from tether.errors import InputError, StoreError, TetherError
+from tether.errors import InputError, TetherError
 from tether.live.decisions import LiveDecision
-from tether.live.events import AlarmReset, Event, ModeChanged, Resumed, Stopped, Withheld
+from tether.live.events import AlarmReset, Event, ModeChanged, Resumed, Stopped, Tripped, Withheld, withheld_key
 from tether.live.follower import Follower
 from tether.live.judge import halt, looked_up
 from tether.live.modes import Criteria, Mode, PromotionRefused, rank, unmet
+from tether.live.pending import Pending, fresh_entries
+from tether.live.store import Appended, Draft
 from tether.live.warm_start import append_in_turn, warm_start_drafts
 from tether.records import State
 
@@ -90,6 +91,10 @@ class Control(Follower):
         mode may have come while it was under way, or since it was first made. Else a_0, without an id."""
         if made.is_baseline:
             return made
+        earlier = None if is_new else self._store.find(withheld_key(made.id))
+        if earlier is not None:  # it did not leave then, and the log says so: it does not leave now
+            told = earlier.genuine().body
+            return self._withheld(made.state, made.step, made.episode, told["reason"], told["detail"])
         with self._lock:
             if self._replica.head.seq < made.seq:  # of others, whose entries stand between
                 self._read_if_possible()
@@ -101,8 +106,7 @@ class Control(Follower):
             if not reason:
                 return made
             if is_new:
-                with suppress(StoreError):  # for whoever reads the log: this decision was not played
-                    self._write(Withheld(decision_id=made.id, reason=reason, detail=detail))
+                self._notes.append(Withheld(decision_id=made.id, reason=reason, detail=detail).draft())
             return self._withheld(made.state, made.step, made.episode, reason, detail)
 
     def _withheld(self, state: State, step: int, episode: str | int | None, reason: str, detail: str) -> LiveDecision:
@@ -110,6 +114,30 @@ class Control(Follower):
         known = looked_up(self.problem, step, state)
         certificate, action = self._baseline_certificate(known, step, reason, detail), known.actions.action(-1, 0.0)
         return LiveDecision.unlogged(action, certificate, self._replica.ledger.mode, state, step, episode)
+
+    def _range_alarm(self, error: InputError) -> Draft:
+        return Tripped(test="range", message=str(error), number=self._replica.ledger.alarms).draft()
+
+    def _tripped(self, error: InputError, pending: Pending, appended: list[Appended]) -> None:
+        """An impossible cost is in the log as an alarm, unless its number was taken by one that was reset since."""
+        with self._lock:
+            self._in_flight -= 1
+            self._take(fresh_entries(pending.drafts, appended))
+            while self._replica.ledger.tripped is None:
+                self._read()
+                again = (self._range_alarm(error),)
+                self._take(fresh_entries(again, self._store.append(again)))
+
+    def notes(self) -> tuple[Draft, ...]:
+        """What is to be logged of decisions that did not leave, handed over once. Nobody needs to wait for it."""
+        with self._lock:
+            notes, self._notes = tuple(self._notes), []
+        return notes
+
+    def finish_notes(self, pending: Pending, appended: list[Appended]) -> None:
+        """They are in the log."""
+        with self._lock:
+            self._take(fresh_entries(pending.drafts, appended))
 
     def warm_start(self, features: Any, costs: Any, **more: Any) -> int:
         """Learn from data from before the log: features (n, d), costs (n,) or (n, M). Returns how many rows were taken.

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue, NonNegativeI
 from tether.errors import AlteredLog, InputError
 from tether.live.store import Draft, Entry
 
+EDITION = 2
+"""Of the events' meaning. A log that was started with another one is refused: its rows and counts would be misread."""
+
 
 class Event(BaseModel):
     """Base of all events. `kind` is the name in the log; `keys` are what may occur once in the whole log."""
@@ -177,7 +180,7 @@ class Withheld(Event):
 
     def keys(self) -> tuple[str, ...]:
         """A decision is withheld once."""
-        return (f"withheld:{self.decision_id}",)
+        return (withheld_key(self.decision_id),)
 
 
 class Configured(Event):
@@ -185,6 +188,7 @@ class Configured(Event):
 
     kind: ClassVar[str] = "configured"
 
+    edition: int = EDITION
     problem: dict[str, JsonValue]
     algorithm: str
     config: dict[str, JsonValue]
@@ -227,6 +231,11 @@ def request_key(key: str) -> str:
 def outcome_key(decision_id: str) -> str:
     """The uniqueness key of a decision's outcome."""
     return f"outcome:{decision_id}"
+
+
+def withheld_key(decision_id: str) -> str:
+    """The uniqueness key of the note that a decision did not leave."""
+    return f"withheld:{decision_id}"
 
 
 def event_of(entry: Entry) -> Event:

@@ -17,14 +17,14 @@ from tether.agents.state_file import KERNEL, fingerprint  # type: ignore[attr-de
 from tether.errors import AlteredLog, InputError, StoreError, TetherError
 from tether.live.certificate import Certificate, Limit, baseline_evidence
 from tether.live.decisions import Status
-from tether.live.events import Configured, Event, Tripped
+from tether.live.events import EDITION, Configured, Event, Tripped
 from tether.live.guards import Guards
 from tether.live.learner import live_config
 from tether.live.live_agent import ALGORITHMS, Algorithm
 from tether.live.modes import Criteria
 from tether.live.replica import Replica, load, settings_of
 from tether.live.states import StateCodec
-from tether.live.store import Appended, Entry, Head, Store, open_store
+from tether.live.store import Appended, Draft, Entry, Head, Store, open_store
 from tether.problem.problem import KnownState, Problem
 from tether.records import Radius
 
@@ -53,6 +53,7 @@ class Follower:
         self.problem, self.states, self.criteria = problem, states or StateCodec(), criteria or Criteria()
         self._lock = threading.RLock()
         self._arrived: dict[int, Entry] = {}
+        self._notes: list[Draft] = []
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._snapshot_every, self._refresh, self._store_error = snapshot_every, refresh, ""
         if not all(math.isfinite(tau) for tau in problem.threshold):
@@ -71,6 +72,7 @@ class Follower:
         if config is None:
             config = live_config(problem, chosen) if told is None else SlucbConfig(**told["config"])
         settings: dict[str, Any] = {
+            "edition": EDITION,
             "problem": fingerprint(problem),
             "algorithm": chosen,
             "config": asdict(config),

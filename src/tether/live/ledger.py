@@ -139,6 +139,9 @@ class Ledger:
                 self._decided(body)
             case "outcome":
                 self._seen(body)
+            case "withheld":  # what acted was a_0
+                self.ever.baseline += 1
+                self.since.baseline += 1
             case "gate-refused":
                 self.ever.refusals += 1
                 self.since.refusals += 1

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tether.errors import InputError
 from tether.live.events import decision_key, request_key
 from tether.live.judge import Judgment, Request
 from tether.live.store import Appended, Draft, Entry
@@ -9,11 +10,15 @@ from tether.live.store import Appended, Draft, Entry
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Drafts on their way to the log: append them in one batch, then call `finish_decide` or `finish_record`."""
+    """Drafts on their way to the log: append them in one batch, then call `finish_decide` or `finish_record`.
+
+    `refused` is what the caller is told once they are there: an outcome was not taken, and the log must say so first.
+    """
 
     drafts: tuple[Draft, ...]
     request: Request | None = None
     judgment: Judgment | None = None
+    refused: InputError | None = None
 
 
 def drafts_of(judgment: Judgment, request: Request) -> tuple[Draft, ...]:

@@ -130,6 +130,8 @@ class PostgresStore(SqlStore):
 
     def _open_log(self, connection: Any, identity: str) -> None:
         """Check what the schema holds, and make it a log if it is empty. Nothing is written to a foreign one."""
+        if not self.read_only:
+            self._check_server(connection)
         if not self._tables(connection) and not self.read_only:
             self._begin(connection)
             if not self._tables(connection):  # another process may have been faster

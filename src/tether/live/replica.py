@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from tether.agents.slucb_qvi import SlucbConfig
 from tether.errors import AlteredLog, InputError, StateFileError
+from tether.live.events import EDITION
 from tether.live.judge import Judgment, Request, judge
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
@@ -102,9 +103,9 @@ def settings_of(store: Store) -> dict[str, Any] | None:
             f"this log begins with a {first[0].kind!r} entry, not with a configuration: it was not written by an "
             "Advisor. Give the Advisor a log of its own."
         )
-    if "algorithm" not in first[0].body:
+    if first[0].body.get("edition") != EDITION:
         raise InputError(
-            "this log was started by an older version of Tether, whose decisions looked different. Read it with that "
+            "this log was started by another version of Tether, whose entries mean something else. Read it with that "
             "version, or start a new log and hand the old data to warm_start."
         )
     return first[0].body

@@ -144,6 +144,8 @@ class Hub:
             appended, error = _result_of(done)
             self._note(error)
             _end(batch, appended, error)
+            if notes := self.advisor.notes():  # of what did not leave: nobody waits for them
+                self._logged(partial(Pending, notes), self.advisor.finish_notes, lambda pending, error: None)
             if not self._away:
                 self._all_back.set()
 
@@ -182,6 +184,10 @@ class Hub:
         self._trying = True
         try:
             await asyncio.to_thread(self.advisor.snapshot)
+        except StoreError:
+            raise
+        except TetherError:  # states that cannot be saved: then it can be read, at least, and the next decision tells
+            pass
         finally:
             self._trying = False
         self._note(None)

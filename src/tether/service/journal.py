@@ -67,8 +67,7 @@ class Journal:
                 row["outcome"] = {name: body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
                 row["a_0"] = self._a_0_instead(row, body)
         elif entry.kind == "withheld" and body["decision_id"] in self.rows:
-            told = {name: body[name] for name in ("reason", "detail")}
-            self.rows[body["decision_id"]].update(told, is_baseline=True)  # what acted was a_0
+            self.rows[body["decision_id"]].update(held(entry))
         if entry.kind in TEXTS:
             self.times[entry.kind] = entry.time
             text = TEXTS[entry.kind].format_map({**{"why": "", "source": "", "library": ""}, **body})
@@ -200,6 +199,11 @@ def row_of(entry: Entry) -> dict[str, Any]:
         "outcome": None,
         "a_0": None,
     }
+
+
+def held(entry: Entry) -> dict[str, Any]:
+    """What the row of a decision says once it was withheld: it was a_0 that acted."""
+    return {"reason": entry.body["reason"], "detail": entry.body["detail"], "is_baseline": True}
 
 
 def finite(value: Any) -> Any:

@@ -9,9 +9,9 @@ from tether import __version__
 from tether.errors import AlteredLog, StoreError
 from tether.live.advisor import Advisor
 from tether.live.decisions import Status, UnknownDecision
-from tether.live.events import decision_key, outcome_key
+from tether.live.events import decision_key, outcome_key, withheld_key
 from tether.service.config import ServiceConfig
-from tether.service.journal import Journal, row_of
+from tether.service.journal import Journal, held, row_of
 from tether.service.tokens import Caller
 
 
@@ -112,8 +112,10 @@ class View:
         if entry is None:
             raise UnknownDecision(f"decision {id!r:.80} is not in this log.")
         outcome = self._advisor.store.find(outcome_key(id))
-        body, row = entry.body, row_of(entry)
+        body, row, withheld = entry.body, row_of(entry), self._advisor.store.find(withheld_key(id))
         del row["a_0"]
+        if withheld is not None:
+            row |= held(withheld)
         if outcome is not None:
             told = outcome.body
             row["outcome"] = {name: told[name] for name in ("reward", "cost", "applied")} | {"time": outcome.time}
