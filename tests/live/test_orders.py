@@ -213,3 +213,29 @@ def test_a_stop_reaches_the_others_though_this_advisor_cannot_follow_the_log(log
     with pytest.raises(AlteredLog):
         advisor.stop(**BY)
     assert log.read()[-1].kind == "stopped" and log.read()[-1].body["by"] == BY["by"]
+
+
+def test_a_repeat_by_key_whose_fate_cannot_be_read_is_the_safe_action(log, monkeypatch):
+    advisor = taught(log)
+    assert not advisor.decide(1, key="k").is_baseline
+    find = log.find
+
+    def out_of_reach(key):
+        if key.startswith("withheld:"):
+            raise StoreError("the database is gone")
+        return find(key)
+
+    monkeypatch.setattr(log, "find", out_of_reach)
+    made = advisor.decide(1, key="k")
+    assert made.is_baseline and (made.reason, made.id) == ("not-logged", "") and made.certificate.holds
+
+
+def test_an_impossible_cost_is_one_alarm_though_another_process_wrote_in_between(log):
+    advisor, other = taught(log), Advisor(WORLD.problem, log, refresh=None)
+    made = advisor.decide(1)
+    under_way = advisor.begin_decide(0)  # so that a gap in the log is not read at once
+    log.before("tripped", lambda: other.decide(0))
+    with pytest.raises(InputError, match="beyond"):
+        advisor.record(made.id, 0.1, 1000.0)
+    advisor.finish_decide(under_way, log.append(under_way.drafts))
+    assert [entry.kind for entry in log.read()].count("tripped") == 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tether.errors import InputError, TetherError
+from tether.errors import AlteredLog, InputError, StoreError, TetherError
 from tether.live.decisions import LiveDecision
 from tether.live.events import AlarmReset, Event, ModeChanged, Resumed, Stopped, Tripped, Withheld, withheld_key
 from tether.live.follower import Follower
@@ -91,7 +91,12 @@ class Control(Follower):
         mode may have come while it was under way, or since it was first made. Else a_0, without an id."""
         if made.is_baseline:
             return made
-        earlier = None if is_new else self._store.find(withheld_key(made.id))
+        try:
+            earlier = None if is_new else self._store.find(withheld_key(made.id))
+        except AlteredLog:
+            raise
+        except StoreError as error:  # whether it ever left cannot be told now
+            return self._withheld(made.state, made.step, made.episode, "not-logged", str(error))
         if earlier is not None:  # it did not leave then, and the log says so: it does not leave now
             told = earlier.genuine().body
             return self._withheld(made.state, made.step, made.episode, told["reason"], told["detail"])
@@ -124,7 +129,9 @@ class Control(Follower):
             self._in_flight -= 1
             self._take(fresh_entries(pending.drafts, appended))
             while self._replica.ledger.tripped is None:
-                self._read()
+                self._read()  # an entry of another process may stand before ours
+                if self._replica.ledger.tripped is not None:
+                    return
                 again = (self._range_alarm(error),)
                 self._take(fresh_entries(again, self._store.append(again)))
 
