@@ -1,30 +1,48 @@
-# Every target sets up .venv by itself; a second call does not reinstall.
+# Every target sets up the environment it needs by itself; a second call does not reinstall.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
-READY := .venv/.ready
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 PEERS := .venv-peers
 CISR := .venv-cisr
+WHEEL := $(VENV)-wheel
+BUILD := pyproject.toml setup.py build_backend.py build_kernels.py
+# The versions in constraints.txt, also for what builds need; from pip 25.3 on that is a variable of its own.
+PINNED := env PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+QUIETLY := --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: reproduce test test-slow test-cisr cisr lint bench bench-live bench-peers docs lock clean
+.PHONY: reproduce test test-slow test-pythons test-cisr cisr kernels wheel lint bench bench-live bench-peers docs lock clean
 
-reproduce: $(READY)
+reproduce: kernels
 	$(BIN)/tether reproduce all
 
-test: $(READY)
-	$(BIN)/python -m tether.warm
+test: kernels
 	$(BIN)/pytest -n 2 -m "not slow"
 
-test-slow: $(READY)
-	$(BIN)/python -m tether.warm
-	$(BIN)/pytest -n 2 -m slow
+test-slow: kernels
+	$(BIN)/pytest -n 2 --dist loadgroup -m slow
 
-test-cisr: $(CISR)/.ready
+# The default suite on every Python that is found here, each with an environment of its own.
+test-pythons:
+	@.ci/test-pythons 3.11 3.12 3.13
+
+# Compile what was edited since the last time, for use in place: half a second when nothing was.
+kernels: $(READY)
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+
+# A wheel that needs no compiler, into dist/. zig compiles it for an old C library, so it runs on systems older than this one.
+wheel: $(WHEEL)/.ready
+	rm -rf build/wheel
+	TETHER_ZIG=1 $(PINNED) $(WHEEL)/bin/pip wheel $(QUIETLY) --no-deps --wheel-dir build/wheel .
+	PATH="$(CURDIR)/$(WHEEL)/bin:$$PATH" $(WHEEL)/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
+
+test-cisr: $(CISR)/.ready kernels
 	$(CISR)/bin/pytest tests/cisr
 
 # Train the CISR students of the lake study anew: about 90 s each, one core. It goes on where it stopped.
-cisr: $(CISR)/.ready
+cisr: $(CISR)/.ready kernels
 	$(CISR)/bin/python -m tether.cisr.train students
 	$(CISR)/bin/python -m tether.cisr.train collect
 
@@ -33,16 +51,16 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: kernels
 	$(BIN)/python benchmarks/run.py
 
 # The live figures: a decision in process, and over HTTP on SQLite and PostgreSQL. Kills, soak and fuzz have no ratio:
 # benchmarks/live_kill.py, live_soak.py and fuzz.py, short in `make test-slow`.
-bench-live: $(READY)
+bench-live: kernels
 	$(BIN)/python benchmarks/live_decide.py --sqlite
 	$(BIN)/python benchmarks/live_http.py --postgres
 
-bench-peers: $(READY) $(PEERS)/.ready
+bench-peers: kernels $(PEERS)/.ready
 	$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python
 
 docs: $(READY)
@@ -50,24 +68,30 @@ docs: $(READY)
 
 # New versions on purpose: resolve afresh, then write down what was resolved.
 lock:
-	rm -rf .venv && $(PYTHON) -m venv .venv
+	rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -e ".[dev]"
-	$(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
+	$(BIN)/pip freeze --all --exclude-editable --exclude pip > constraints.txt
 
 clean:
-	rm -rf .venv $(PEERS) $(CISR) out
+	rm -rf .venv .venv-* build dist out src/*.egg-info src/tether/kernels/*.so
 
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+$(READY): $(BUILD) constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PINNED) $(BIN)/pip install $(QUIETLY) -e ".[dev]"
+	$(BIN)/python build_backend.py | xargs -r $(PINNED) $(BIN)/pip install $(QUIETLY)
+	touch $@
+
+$(WHEEL)/.ready: requirements-wheel.txt
+	test -x $(WHEEL)/bin/python || $(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/pip install $(QUIETLY) -r $<
 	touch $@
 
 $(PEERS)/.ready: benchmarks/peers/requirements.txt
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	$(PEERS)/bin/pip install $(QUIETLY) --no-deps -r $<
 	touch $@
 
-$(CISR)/.ready: requirements-cisr.txt constraints.txt
+$(CISR)/.ready: requirements-cisr.txt constraints.txt $(BUILD)
 	test -x $(CISR)/bin/python || $(PYTHON) -m venv $(CISR)
-	$(CISR)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-cisr.txt -e ".[experiments]"
+	$(PINNED) $(CISR)/bin/pip install $(QUIETLY) -r requirements-cisr.txt -e ".[experiments]"
 	touch $@

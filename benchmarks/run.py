@@ -19,13 +19,11 @@ from rich.table import Table
 
 from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
-from tether.compiled import compiled
 from tether.experiments.simulate import simulate, simulate_stepwise
-from tether.learning.forms import project_rows
+from tether.kernels.ridge import project_rows
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
 from tether.records import Array
-from tether.warm import warm
 from tether.world.linear_mdp import LinearMDP, Streams
 from tether.world.synthetic import synthetic
 
@@ -74,12 +72,11 @@ def flatness() -> Line:
     return Line("last 1000 episodes over first 1000", ratio, "<= 1.2", ratio <= 1.2, detail)
 
 
-@compiled
 def four_products(features: Array, count: int, vectors: Array, out: Array, repeats: int) -> None:
     """The bare work of one step, four matrix–vector products over all candidates, `repeats` times."""
     for _ in range(repeats):
-        for k in range(4):
-            project_rows(features, count, vectors[k], out)
+        for vector in vectors:
+            project_rows(features, count, vector, out)
 
 
 def against_bare_products() -> Line:
@@ -266,7 +263,6 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--transitions", type=int, default=100_000, help="of the run over continuous states")
     options = parser.parse_args()
-    warm()
     lines = [flatness(), against_bare_products(), memory_over_episodes(), many_states(), *against_literal()]
     lines += [*mixture_lines(), *continuous_lines(options.transitions)]
     if options.peers:

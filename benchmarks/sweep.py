@@ -22,7 +22,6 @@ from tether.experiments.engines import make_engine
 from tether.experiments.results import load
 from tether.experiments.runner import Listener, Unit, run_study
 from tether.experiments.specs import Study, parse
-from tether.warm import warm
 
 SWEEP = """
 name = "sweep"
@@ -118,7 +117,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=21, help="runs per cell; the sweep has 48 cells")
     parser.add_argument("--repeat", type=int, default=1, help="times to measure; the best of each counts")
     chosen = parser.parse_args()
-    warm()
     study = parse(SWEEP.format(seeds=chosen.seeds), "sweep")
     ways = [(engine, workers) for engine in ("local", "ray") for workers in (1, 2)]
     rounds = [[measure(study, *way) for way in ways] for _ in range(chosen.repeat)]

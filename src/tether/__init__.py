@@ -93,7 +93,7 @@ _HOME = {
     "StoreBusy": "tether.errors",
     "AlteredLog": "tether.errors",
 }
-"""Public names, in reading order, and where each lives. Imported on first use: numba and scipy are slow to load."""
+"""Public names, in reading order, and where each lives. Imported on first use: scipy and gymnasium are slow to load."""
 
 __all__ = ["__version__", *_HOME]
 

@@ -140,15 +140,12 @@ def run(
 def _conduct(
     study: "Study", folder: Path, engine: str, workers: int | None, address: str | None, figures: bool
 ) -> dict[str, Any]:
-    """Check cheaply, prepare the kernels once, then run."""
+    """Check cheaply, then run."""
     from tether.experiments.engines import make_engine
 
     made = make_engine(engine, workers, address)
-    with output.compile_notice():
-        from tether.cli_study import conduct
-        from tether.warm import warm
+    from tether.cli_study import conduct
 
-        warm()
     return conduct(study, folder, made, figures)
 
 

@@ -61,11 +61,10 @@ def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = Fa
         from tether.problem.named import load_problem
 
         store, told = _opened(log), load_problem(problem)
-        with output.compile_notice():
-            from tether.live import audit as audits
+        from tether.live import audit as audits
 
-            _check_head(store.head())
-            report = audits.replay(store, told)
+        _check_head(store.head())
+        report = audits.replay(store, told)
         if json:
             shown = [str(difference) for difference in report.differences]
             counts = {name: getattr(report, name) for name in ("decisions", "outcomes", "different", "versions")}
@@ -73,7 +72,7 @@ def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = Fa
         else:
             typer.echo(f"{report.decisions} decisions computed again from {report.outcomes} outcomes.")
             if report.versions:
-                typer.echo(f"{report.versions} of them were made by another version of Tether, numba or numpy.")
+                typer.echo(f"{report.versions} of them were made by another version of Tether, its kernels or numpy.")
             typer.echo("All are equal, bit for bit." if report.holds else f"{report.different} DIFFER. The first:")
             for difference in report.differences[:1]:
                 typer.echo(f"  {difference}")
@@ -99,12 +98,11 @@ def diff(
         from tether.problem.named import load_problem
 
         store, told = _opened(log), load_problem(problem)
-        with output.compile_notice():
-            from tether.live import audit as audits
+        from tether.live import audit as audits
 
-            theirs, until = (None, None) if against is None else audits.read_decisions(against, store.identity())
-            until = _check_head(until or store.head())
-            mine = audits.decisions_by_this_version(store, told, until=until)
+        theirs, until = (None, None) if against is None else audits.read_decisions(against, store.identity())
+        until = _check_head(until or store.head())
+        mine = audits.decisions_by_this_version(store, told, until=until)
         if write is not None:
             audits.write_decisions(mine, write, store.identity(), until)
         found = audits.compare(mine, audits.decisions_in_the_log(store, until) if theirs is None else theirs)

@@ -25,10 +25,9 @@ def of_problem(spec: str, log: Path | None, json: bool, **options: Any) -> bool:
     from tether.problem.named import load_problem
 
     problem = load_problem(spec)
-    with output.compile_notice():
-        from tether.check.logs import read_log
+    from tether.check.logs import read_log
 
-        report = problem.check(None if log is None else read_log(problem, log), **options)
+    report = problem.check(None if log is None else read_log(problem, log), **options)
     if json:
         output.print_json({"problem": spec, **report.to_json()})
     elif sys.stdout.isatty():
@@ -43,12 +42,11 @@ def of_study(spec: str, seed: int | None, json: bool) -> bool:
     from tether.experiments import specs
 
     study = specs.find(spec).resized(first_seed=seed)
-    with output.compile_notice():
-        from tether.check.report import Finding
-        from tether.experiments.checks import check_study, findings_of
+    from tether.check.report import Finding
+    from tether.experiments.checks import check_study, findings_of
 
-        rows = check_study(study)
-        found = findings_of(study)
+    rows = check_study(study)
+    found = findings_of(study)
     if json:
         output.print_json({"study": study.name, "checks": rows, "findings": found})
     else:

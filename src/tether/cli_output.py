@@ -2,7 +2,6 @@
 
 import json as json_format
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,18 +46,6 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         return f'this needs {error.name}: pip install "tether-rl[{EXTRAS[error.name]}]".'
     return f"{type(error).__name__}: {error}. This should not happen; --debug shows where."
-
-
-@contextmanager
-def compile_notice() -> Iterator[None]:
-    """Say so when the first use compiles the kernels; silent when they load from the cache."""
-    timer = threading.Timer(PATIENCE, notice, ("compiling kernels, once (~40 s)",))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def print_json(content: Any) -> None:

@@ -35,15 +35,14 @@ def serve(
             raise TetherError(
                 f'`tether serve` needs more packages ({error.name}): pip install "tether-rl[service]".'
             ) from error
-        with output.compile_notice():
-            from tether.service.config import read_config
-            from tether.service.run import check_port, check_start
-            from tether.service.run import serve as run
+        from tether.service.config import read_config
+        from tether.service.run import check_port, check_start
+        from tether.service.run import serve as run
 
-            told = read_config(config)
-            if not check:
-                check_port(told)
-            check_start(told)
+        told = read_config(config)
+        if not check:
+            check_port(told)
+        check_start(told)
         if check:
             typer.echo(f"{config}: the problem, the tokens and the log can be used; it would listen on {told.host}.")
             return

@@ -26,10 +26,6 @@ def twins(
         from tether.experiments import storage, twin_study
         from tether.experiments.engines import make_engine
 
-        with output.compile_notice():
-            from tether.warm import warm
-
-            warm()
         episodes = twin_study.QUICK_EPISODES if quick else twin_study.EPISODES
         count = twin_study.QUICK_SEEDS if quick else twin_study.SEEDS
         runs = twin_study.measure(episodes, range(seed, seed + count), make_engine("local", workers))

@@ -16,7 +16,7 @@ Reason = Literal[
     "best",  # the highest score within the certified set
     "baseline-best",  # the safe action itself had the highest score
     "only-baseline",  # no other action is certified, or the chosen ray has no certified length yet
-    "alarm",  # the declared safe cost contradicts the data: misspecification (THEORY section 4)
+    "alarm",  # the declared safe cost contradicts the data: misspecification (docs/theory.md section 4)
     "no-slack",  # Assumption 2 fails here: the safe action's cost is not under the threshold
     "warm-up",  # the cost of the safe action is still being measured (appendix A.4)
     "bad-numbers",  # something was not finite: nothing but the safe action can be justified
@@ -55,7 +55,8 @@ class CostBound:
 
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
-    coin, so that a single action may cost more than τ.
+    coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
+    beside that of the state itself.
     """
 
     bound: float
@@ -63,6 +64,7 @@ class CostBound:
     radius: Radius
     baseline_cost: float
     bounds: Literal["cost", "expected cost"] = "cost"
+    facts: int = 0
 
     @property
     def margin(self) -> float:

@@ -83,14 +83,14 @@ def test_the_paper_map_names_both_code_and_tests():
 
 def test_references_are_recognised_and_broken_ones_noticed():
     """The checker itself: two that resolve, and three that must not."""
-    assert resolve("tether.learning.confidence.mixture_radius") is not None
+    assert resolve("tether.kernels.radius.mixture_radius") is not None
     assert resolve("tether.SlucbQvi.act") is not None
     with pytest.raises(AttributeError):
-        resolve("tether.learning.confidence.no_such_radius")
+        resolve("tether.kernels.radius.no_such_radius")
     with pytest.raises((ModuleNotFoundError, AttributeError)):
         resolve("tether.no_such_module.thing")
     assert "test_references_are_recognised_and_broken_ones_noticed" in names_in(Path(__file__))
     assert "no_such_test" not in names_in(Path(__file__))
-    line = "| Eq. (9) | `tether.learning.safe_sets.state_radius` | `tests/unit/test_x.py::test_y` |"
-    assert [match.group(1) for match in CODE.finditer(line)] == ["tether.learning.safe_sets.state_radius"]
+    line = "| Eq. (9) | `tether.kernels.bound.state_radius` | `tests/unit/test_x.py::test_y` |"
+    assert [match.group(1) for match in CODE.finditer(line)] == ["tether.kernels.bound.state_radius"]
     assert [match.group(1, 2) for match in TEST.finditer(line)] == [("tests/unit/test_x.py", "test_y")]

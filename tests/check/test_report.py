@@ -7,10 +7,10 @@ import pytest
 
 from contract.worlds import many_actions, small_world, two_constraints
 from tether import FiniteActions, Problem, SlucbQvi, StarActions, Transition
-from tether.check.outlook import SHARE, first_new, prepare, radius_after, reach_after
+from tether.check.outlook import SHARE, first_new, learner_after, prepare, reach_after
 from tether.check.survey import survey
 from tether.errors import InputError
-from tether.learning.statistics import cost_radius
+from tether.kernels.radius import cost_radius
 
 from .cases import linear, outcomes, simplex_problem
 
@@ -124,8 +124,11 @@ def test_the_radius_after_safe_play_is_the_agents_own():
                 agent.observe(Transition(step, state, known.actions.phi_0, 0.0, cost, state))
         if turn in (0, 24):
             agent.plan()
-            expected = radius_after(world.problem, play.ridge, play.values, 4 * (turn + 1))
-            assert cost_radius(agent.memory, agent.rules, 1, 0) == pytest.approx(expected[0], rel=1e-6)
+            rules, costs = learner_after(world.problem, play, 3 * 4 * (turn + 1))
+            assert cost_radius(agent.costs, agent.rules, 1, 0) == pytest.approx(
+                cost_radius(costs, rules, 1, 0), rel=1e-6
+            )
+            assert agent.costs.facts.count.tolist() == costs.facts.count.tolist()
 
 
 @pytest.mark.parametrize("world", [small_world(), two_constraints()], ids=["one", "two constraints"])
@@ -179,22 +182,22 @@ def test_between_two_actions_of_a_finite_set_nothing_is_certified():
 
 
 def test_the_outlook_finds_the_first_step_at_which_something_is_certified():
-    """Two states whose safe features span the plane: a_0 alone certifies the third action after some steps."""
-    safe = np.array([[0.8, 0.2], [0.3, 0.7]])
-    gamma = np.array([0.1, 0.45])
+    """Three states whose safe features span the space: what a_0 costs in two of them and in the state itself determines
+    γ*, and so the action that is not played yet."""
+    safe = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.2, 0.2, 0.6]])
+    gamma = np.array([0.1, 0.4, 0.3])
     problem = Problem(
-        actions=lambda s: FiniteActions(np.vstack([safe[s], [0.5, 0.5]]), 0),
+        actions=lambda s: FiniteActions(np.vstack([safe[s], [0.4, 0.3, 0.3]]), 0),
         baseline_cost=lambda step, state: float(gamma @ safe[state]),
-        horizon=1, threshold=0.36, noise=0.3, dimension=2, states=[0, 1],
+        horizon=1, threshold=0.36, noise=0.3, dimension=3, states=[0, 1, 2],
     )  # fmt: skip
     play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
-    needed = first_new(problem, play)
-    assert needed is not None and 10 < needed < 10_000
-    assert max(length.max() for length in reach_after(problem, play, needed).lengths) == 1.0
-    assert max(length.max() for length in reach_after(problem, play, int(0.9 * needed)).lengths) < 1.0
-    assert problem.check(steps=needed)[OUTLOOK].verdict == "holds"
-    late = problem.check(steps=needed // 2)[OUTLOOK]
-    assert late.verdict == "fails" and f"only after {needed} steps" in late.evidence
+    assert first_new(problem, play) == 2
+    assert max(length.max() for length in reach_after(problem, play, 2).lengths) == 1.0
+    assert max(length.max() for length in reach_after(problem, play, 1).lengths) < 1.0
+    assert problem.check(steps=2)[OUTLOOK].verdict == "holds"
+    late = problem.check(steps=1)[OUTLOOK]
+    assert late.verdict == "fails" and "only after 2 steps" in late.evidence
 
 
 def test_on_rays_small_lengths_are_enough_to_start():

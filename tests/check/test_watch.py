@@ -28,7 +28,7 @@ def test_every_outcome_reaches_the_monitor_once():
     assert agent.watch.observations == agent.data_version == 9
     assert [sums.count for sums in agent.watch._sums] == [3, 3, 3]
     features = sum(sums.gram[1:, 1:] for sums in agent.watch._sums)
-    gram = agent.memory.cost.gram - agent.memory.cost.ridge * np.eye(3)
+    gram = agent.costs.gram - agent.costs.ridge * np.eye(3)
     assert features == pytest.approx(gram.sum(axis=0), abs=1e-12)
 
 

@@ -4,10 +4,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from tether import LsviConfig, LsviUcb, RslucbQvi, SlucbConfig, SlucbQvi
+from tether.agents.saved_agent import arrays_in
 from tether.agents.slucb_qvi import EXPLORERS
-from tether.learning.visited import Visited
+from tether.kernels.plan import Visited
 from tether.problem.problem import Problem
 from tether.world.linear_mdp import Streams
 
@@ -61,14 +63,17 @@ def _cases():
         "two-constraints": _slucb(two_constraints(), explorer="certified"),
         "two-constraints-finite": _slucb(two_constraints(finite=True)),
         "two-constraints-unknown": _slucb(two_constraints(known_costs=False)),
-        "rslucb-star": _rslucb(star),
-        "rslucb-finite": _rslucb(many_actions()),
+        "rslucb-star": _rslucb(star, condition_on="state"),
+        "rslucb-visited": _rslucb(many_actions()),
+        "rslucb-finite": _rslucb(many_actions(), condition_on="state"),
         "rslucb-paper": _rslucb(many_actions(), explorer="paper", value_radius=0.3),
         "rslucb-certified": _rslucb(many_actions(), explorer="certified", value_radius=0.3),
         "rslucb-directional-rare": _rslucb(many_actions(), explorer="directional", replan="on-doubling"),
-        "rslucb-tuned-kappa": _rslucb(many_actions(), "tuned", explorer="paper", cost_radius=0.2, kappa=0.5),
+        "rslucb-tuned-kappa": _rslucb(
+            many_actions(), "tuned", explorer="paper", cost_radius=0.2, kappa=0.5, condition_on="state"
+        ),
         "rslucb-two-constraints": _rslucb(two_constraints(finite=True), explorer="certified"),
-        "rslucb-pooled": _rslucb(two_constraints(finite=True, same_stages=True), pooled=True),
+        "rslucb-pooled": _rslucb(two_constraints(finite=True, same_stages=True), pooled=True, condition_on="state"),
         "lsvi-unconstrained": _lsvi(star, "none"),
         "lsvi-told": _lsvi(star, "exact", told=True),
         "lsvi-told-finite": _lsvi(two_constraints(finite=True), "exact", told=True, replan="on-doubling"),
@@ -141,6 +146,8 @@ def essence(thing):
     if isinstance(thing, Visited):
         told = (thing.index, thing.states, thing.baseline_cost, thing.final_reward, thing.alarms)
         return ("Visited", essence(told), essence([(thing.members(g), thing.moment(g)) for g in range(thing.stages)]))
+    if hasattr(thing, "fields") and isinstance(thing.fields, dict):
+        return (type(thing).__name__, essence(dict(thing.fields)))
     if isinstance(thing, Problem) or callable(thing):
         return ("same object", id(thing))
     if is_dataclass(thing):
@@ -151,8 +158,8 @@ def essence(thing):
     return thing
 
 
-SCRATCH = ("scratch",)
-"""Work space that is overwritten before it is read."""
+SCRATCH = ("scratch", "_asked")
+"""Buffers that are overwritten before they are read; a shortcut to what the problem says of the last state."""
 
 
 def whole_state(agent):
@@ -162,9 +169,9 @@ def whole_state(agent):
 
 def learned(agent):
     """The sums, and whatever is kept with them, by name."""
-    parts = agent.memory._asdict()
-    flat = {f"{part}.{name}": essence(v) for part in ("cost", "value") for name, v in parts.pop(part)._asdict().items()}
-    return {**flat, **{name: essence(value) for name, value in parts.items()}, "visited": essence(agent.visited)}
+    groups = {"costs": agent.costs, "values": agent.values}
+    flat = {name: essence(array) for part, group in groups.items() for name, array in arrays_in(group, part)}
+    return {**flat, "visited": essence(agent.visited)}
 
 
 def changed(before, after):
@@ -182,3 +189,30 @@ def choices(decisions):
 def twin_streams(seed):
     """Two equal sets of streams."""
     return Streams.from_seed(seed), Streams.from_seed(seed)
+
+
+def literal_bound(told, seen, x, radius, reduces):
+    """The left side of Eq. (9) at x for one constraint, by whole matrices: nothing of the tables is used.
+
+    `told` is (λ, facts (J, d), their costs (J,), f, τ_s), `seen` the observed (φ, z). `radius` is β given the facts;
+    with `reduces` the state's own fact shrinks it further to β_s (docs/theory.md sections 4 and 17).
+    """
+    ridge, facts, costs, f, cost_0 = told
+    size = len(f)
+    gram = ridge * np.eye(size) + sum((np.outer(phi, phi) for phi, _ in seen), np.zeros((size, size)))
+    moment = sum((z * phi for phi, z in seen), np.zeros(size))
+    basis = scipy.linalg.null_space(facts, rcond=1e-9) if len(facts) else np.eye(size)
+    known = np.linalg.lstsq(facts, costs, rcond=1e-9)[0] if len(facts) else np.zeros(size)
+    root = np.linalg.cholesky(basis.T @ gram @ basis)
+
+    def whitened(y):
+        return np.linalg.solve(root, basis.T @ y)
+
+    gamma_hat = known + basis @ np.linalg.solve(root.T, whitened(moment - gram @ known))
+    e, v = whitened(f), whitened(x)
+    if np.linalg.norm(basis.T @ f) <= 1e-9:  # the remembered facts determine this cost
+        return gamma_hat @ x + radius * np.linalg.norm(v)
+    residual, share = gamma_hat @ f - cost_0, v @ e / (e @ e)
+    beta = np.sqrt(radius**2 - residual**2 / (e @ e)) if reduces else radius
+    width = np.linalg.norm(v - share * e) if len(v) > 1 else 0.0
+    return gamma_hat @ x - share * residual + beta * width

@@ -9,6 +9,7 @@ from tether.experiments.simulate import simulate
 from tether.world.linear_mdp import Streams
 from tether.world.synthetic import synthetic
 
+from .agents import literal_bound
 from .worlds import two_constraints
 
 
@@ -40,18 +41,11 @@ def test_a_ridge_below_the_rounding_of_the_gram_matrix_is_refused_or_safe(ridge)
 
 def _literal_all(agent, problem, history, d):
     """The bound at a played point when the regression lives in the complement of the known facts, by hand."""
-    basis, lam, known = agent.memory.cost.basis, agent.memory.cost.ridge, agent.rules.known_gamma[0, 0]
-    gram, moment = lam * np.eye(basis.shape[1]), np.zeros(basis.shape[1])
-    for x, z in history:
-        inside = basis.T @ x
-        gram += np.outer(inside, inside)
-        moment += (z - known @ x) * inside
-    gamma_hat = known + basis @ np.linalg.solve(gram, moment)
-    end = problem.actions(d.state).endpoints[d.action.ray]
-    inside = basis.T @ end
-    upper = gamma_hat @ end + d.cost_radius.value * np.sqrt(inside @ np.linalg.solve(gram, inside))
-    start = problem.baseline_cost(0, d.state)
-    return start + d.action.length * (upper - start)
+    listed = [problem.actions(state).phi_0 for state in problem.states]
+    costs = [problem.baseline_cost(0, state) for state in problem.states]
+    f, start = problem.actions(d.state).phi_0, problem.baseline_cost(0, d.state)
+    told = (agent.costs.ridge, np.array(listed), np.array(costs), f, start)
+    return literal_bound(told, history, d.feature, d.cost_radius.value, True)
 
 
 @pytest.mark.parametrize("state", [0, 1])

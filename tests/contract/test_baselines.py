@@ -91,7 +91,7 @@ def test_a_penalty_counts_every_constraint():
     agent.plan()
     decision = agent.act(0, 0)
     agent.observe(decision.outcome(reward=0.9, cost=(0.11, 0.2), next_state=1))
-    np.testing.assert_allclose(agent.memory.reward_moment[0], -0.3 * decision.feature, atol=1e-12)
+    np.testing.assert_allclose(agent.values.reward_moment[0], -0.3 * decision.feature, atol=1e-12)
     with pytest.raises(InputError, match="needs a cost"):
         agent.observe(agent.act(0, 0).outcome(reward=0.9, cost=None, next_state=1))
 

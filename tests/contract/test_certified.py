@@ -160,7 +160,7 @@ def test_sums_that_are_not_finite_leave_only_the_safe_action():
     world = small_world()
     agent = Greedy(world.problem)
     play(agent, world, Streams.from_seed(0), 5)
-    agent.core.memory.cost_moment[:] = np.nan
+    agent.core.costs.moment[:] = np.nan
     with np.errstate(invalid="ignore"):
         decision = agent.act(0, 0)
     assert decision.is_baseline

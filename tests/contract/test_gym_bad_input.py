@@ -134,7 +134,7 @@ def test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_lear
         run(Shop(), cost=lambda *step: np.nan, **SHOP)
     unmeasured = run(Shop(), 5, cost=lambda *step: None, **SHOP)
     assert np.isnan(unmeasured.cost).all()
-    assert unmeasured.agent.memory.cost_moment.any() == np.False_
+    assert unmeasured.agent.costs.moment.any() == np.False_
     assert unmeasured.violations == 0
 
 

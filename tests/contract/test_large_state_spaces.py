@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tether import Problem, SlucbConfig, SlucbQvi, StarActions
+from tether.agents.saved_agent import arrays_in
 
 from .agents import essence, whole_state
 
@@ -64,7 +65,7 @@ def wander(agent, states, rng, episodes, *, ends_early=0.0):
 
 def sizes(agent):
     """Bytes of every array the agent keeps."""
-    arrays = {**agent._arrays(), "scratch": agent.scratch}
+    arrays = {**agent._arrays(), **dict(arrays_in(agent.scratch, "scratch"))}
     return {name: array.nbytes for name, array in arrays.items()}
 
 
@@ -181,14 +182,14 @@ def test_an_episode_may_end_early():
     agent = SlucbQvi(problem_of(int, states=range(COUNT)))
     seen = wander(agent, [5, 6, 7], np.random.default_rng(9), 40, ends_early=0.5)
     assert set(agent._slot_of) == seen
-    assert agent.memory.transition_moment[2].sum() == 0.0
+    assert agent.values.transition_moment[2].sum() == 0.0
     stopped = SlucbQvi(problem_of(int))
     stopped.plan()
     decision = stopped.act(0, 5)
     stopped.observe(decision.outcome(reward=0.25, cost=0.2))
     assert int(stopped.tables.slots[0]) == 0
-    np.testing.assert_allclose(stopped.memory.reward_moment[0], 0.25 * decision.feature, atol=1e-15)
-    assert not stopped.memory.transition_moment.any()
+    np.testing.assert_allclose(stopped.values.reward_moment[0], 0.25 * decision.feature, atol=1e-15)
+    assert not stopped.values.transition_moment.any()
 
 
 def test_early_ends_lower_the_value_of_what_leads_to_them():
@@ -235,8 +236,8 @@ def test_conditioning_on_all_states_needs_memory_in_proportion_to_them():
     agent = SlucbQvi(problem, SlucbConfig(condition_on="all"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert agent.memory.cost.basis.shape == (D, 0)
-    np.testing.assert_allclose(agent.rules.known_gamma[0, 0], GAMMA, atol=1e-9)
+    assert (agent.costs.facts.rank == 0).all()
+    np.testing.assert_allclose(agent.costs.facts.known[0, 0], GAMMA, atol=1e-9)
     assert peak < 4_000_000
 
 

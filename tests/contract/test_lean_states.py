@@ -204,7 +204,7 @@ def test_plans_on_growth_are_a_quarter_apart_and_cost_five_times_the_last_at_mos
 
 def test_growth_alone_is_no_reason_to_plan_when_nothing_was_learned():
     """Missing costs and a feature that is already well known: no determinant doubles, so the plan stays."""
-    agent, rng = SlucbQvi(plane(horizon=1), SlucbConfig(cost_ridge=1.0)), np.random.default_rng(6)
+    agent, rng = SlucbQvi(plane(horizon=1), SlucbConfig(cost_ridge=1.0, condition_on="state")), np.random.default_rng(6)
     for _ in range(400):
         agent.plan()
         agent.observe(agent.act(0, np.full(2, 0.5)).outcome(reward=0.5, cost=0.2))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from kernels.generators import law
 from tether import StarAction
 from tether.features import (
     ActionRays,
@@ -23,8 +24,6 @@ from tether.features import (
     product,
 )
 from tether.problem.action_sets import NORM_TOLERANCE, feature_of
-
-from .generators import law
 
 LOW, HIGH = np.array([-3.0, 0.5]), np.array([-1.0, 1e3])
 

@@ -48,7 +48,7 @@ def test_a_plan_that_fails_in_the_callers_function_counts_no_outcome_twice():
     advisor.sync()
     after = advisor.replica.learner
     assert after is before and after.version == 4 and after.gate.count.tolist() == [4, 0]
-    assert after.agent.memory.cost.updates.tolist() == [4, 0]
+    assert after.agent.costs.updates.tolist() == [4, 0]
     assert advisor.decide(8, 0).certificate.holds
 
 

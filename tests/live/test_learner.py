@@ -14,7 +14,8 @@ from tether.records import Transition
 from .live_worlds import finite_problem, small_world
 
 
-def outcome(n, step, state, feature, cost, reward=0.4, after=1):
+def outcome(n, step, state, feature, cost, reward=0.4, after=1, known=None):
+    """`known` is what the problem says of the state, if its safe cost is to be remembered."""
     return OutcomeRecorded(
         decision_id=f"d{n}",
         step=step,
@@ -24,6 +25,8 @@ def outcome(n, step, state, feature, cost, reward=0.4, after=1):
         reward=reward,
         cost=cost,
         next_state=after,
+        safe_feature=None if known is None else known.actions.phi_0.tolist(),
+        safe_cost=None if known is None else known.baseline_cost[step].tolist(),
     )
 
 
@@ -35,7 +38,8 @@ def some_entries(world, count, *, missing=(), seed=2):
         step, state = n % world.problem.horizon, int(rng.integers(4))
         feature = world.endpoints[state, int(rng.integers(5))]
         cost = None if n in missing else [float(world.true_gamma[step, 0] @ feature + 0.05 * rng.standard_normal())]
-        store.append([outcome(n, step, state, feature, cost, float(rng.uniform()), int(rng.integers(4))).draft()])
+        told = (float(rng.uniform()), int(rng.integers(4)), world.problem.look_up(state))
+        store.append([outcome(n, step, state, feature, cost, *told).draft()])
     return store.read(0, 10_000)
 
 
@@ -113,27 +117,27 @@ def test_a_missing_cost_never_changes_the_cost_sums(world):
     entries = some_entries(world, 40, missing=range(0, 40, 3))
     learner, expected = Learner(world.problem, watch=False), Learner(world.problem, watch=False)
     for entry in entries:
-        cost, gate = learner.agent.memory.cost_moment.copy(), learner.gate.gram.copy()
+        cost, gate = learner.agent.costs.moment.copy(), learner.gate.gram.copy()
         learner.apply(entry)
         if entry.body["cost"] is None:
-            assert np.array_equal(learner.agent.memory.cost_moment, cost)
+            assert np.array_equal(learner.agent.costs.moment, cost)
             assert np.array_equal(learner.gate.gram, gate)
         else:
             expected._learn(entry.body)
-    assert np.array_equal(learner.agent.memory.cost.gram, expected.agent.memory.cost.gram)
-    assert np.array_equal(learner.agent.memory.cost_moment, expected.agent.memory.cost_moment)
+    assert np.array_equal(learner.agent.costs.gram, expected.agent.costs.gram)
+    assert np.array_equal(learner.agent.costs.moment, expected.agent.costs.moment)
     assert np.array_equal(learner.gate.moment, expected.gate.moment)
     assert learner.gate.count.sum() == 26
     assert learner.version == 40
-    assert not np.array_equal(learner.agent.memory.reward_moment, expected.agent.memory.reward_moment)
+    assert not np.array_equal(learner.agent.values.reward_moment, expected.agent.values.reward_moment)
 
 
 def test_the_gates_sums_are_the_learners_own(world):
     learner = Learner(world.problem, watch=False)
     for entry in some_entries(world, 200):
         learner.apply(entry)
-    assert np.allclose(learner.gate.gram, learner.agent.memory.cost.gram, rtol=1e-13, atol=0)
-    assert np.allclose(learner.gate.moment, learner.agent.memory.cost_moment, rtol=1e-12, atol=1e-15)
+    assert np.allclose(learner.gate.gram, learner.agent.costs.gram, rtol=1e-13, atol=0)
+    assert np.allclose(learner.gate.moment, learner.agent.costs.moment, rtol=1e-12, atol=1e-15)
     assert learner.gate.count.tolist() == [100, 100]
 
 

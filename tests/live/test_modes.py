@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tether import Advisor
+from tether import Advisor, SlucbConfig
 from tether.errors import InputError
 from tether.live.guards import Guards
 from tether.live.ledger import Ledger
@@ -77,10 +77,13 @@ def test_costs_above_their_bounds_on_average_refuse_promotion(world):
 
 
 def test_a_refusal_by_the_gate_refuses_promotion(world):
-    advisor = Advisor(world.problem, criteria=Criteria(outcomes=10))
+    config = SlucbConfig(
+        condition_on="state", replan="every-episode"
+    )  # four safe costs would settle γ*, whatever the sums
+    advisor = Advisor(world.problem, config=config, criteria=Criteria(outcomes=10))
     plant = Plant(world.true_gamma)
     plant.play(advisor, 30)
-    advisor.replica.learner.agent.memory.cost_moment[:] *= 1.001
+    advisor.replica.learner.agent.costs.moment[:] *= 1.001
     assert any(advisor.decide(state).reason == "gate-refused" for state in range(4))
     with pytest.raises(PromotionRefused, match="refusals by the gate, the most is 0"):
         advisor.promote("guarded", by="me", why="hope")

@@ -29,17 +29,17 @@ def rows(world, count, *, seed=4, step=0):
 def test_old_costs_teach_the_cost_model_and_nothing_else(world):
     advisor = live_advisor(world.problem)
     before = advisor.replica.learner
-    value, plans = before.agent.memory.value.gram.copy(), before.agent.memory.reward_moment.copy()
+    value, plans = before.agent.values.factor.copy(), before.agent.values.reward_moment.copy()
     first = advisor.decide(1)
     features, costs = rows(world, 50)
     assert advisor.warm_start(features, costs, source="last year") == 50
     learner = advisor.replica.learner
     ridge = learner.gate.terms.ridge
     assert np.allclose(learner.gate.gram[0], ridge * np.eye(3) + features.T @ features, rtol=1e-12)
-    assert np.allclose(learner.agent.memory.cost.gram[0], ridge * np.eye(3) + features.T @ features, rtol=1e-12)
-    assert np.allclose(learner.agent.memory.cost_moment[0, 0], costs @ features, rtol=1e-12)
-    assert np.array_equal(learner.agent.memory.value.gram, value)
-    assert np.array_equal(learner.agent.memory.reward_moment, plans)
+    assert np.allclose(learner.agent.costs.gram[0], ridge * np.eye(3) + features.T @ features, rtol=1e-12)
+    assert np.allclose(learner.agent.costs.moment[0, 0], costs @ features, rtol=1e-12)
+    assert np.array_equal(learner.agent.values.factor, value)
+    assert np.array_equal(learner.agent.values.reward_moment, plans)
     assert learner.version == 50
     later = advisor.decide(1)
     known = world.problem.look_up(1)
@@ -72,8 +72,8 @@ def test_rows_with_rewards_states_and_steps_teach_the_values_too():
         seen_states=[n % 4 for n in range(20)],
         next_states=[(n + 1) % 4 for n in range(20)],
     )
-    memory = advisor.replica.learner.agent.memory
-    assert np.allclose(memory.value.gram[0], np.eye(3) + features[::2].T @ features[::2])
+    factor = advisor.replica.learner.agent.values.factor[0]
+    assert np.allclose(factor.T @ factor, np.eye(3) + features[::2].T @ features[::2])
     assert advisor.replica.learner.gate.count.tolist() == [10, 10]
 
 

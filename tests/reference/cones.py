@@ -1,7 +1,7 @@
 """The inner problem of Algorithm 2 by Clarabel, written over the whole simplex, and instances that are hard for it.
 
-Nothing is shared with `tether.learning.conic`: a_0 is a variable of its own, the residuals enter as they are drawn (no
-square root of C is taken), and the tolerance is the one stated here.
+Nothing is shared with `mixture_solver.conic_mixture`: a_0 is a variable of its own, the residuals enter as they are
+drawn (no square root of C is taken), and the tolerance is the one stated here.
 """
 
 from dataclasses import dataclass

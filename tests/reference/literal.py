@@ -1,6 +1,6 @@
 """Algorithm 1 and its two relatives, transcribed word for word: loops, full history, pseudo-inverses, line search.
 
-Slow on purpose, and shares no code with `tether.learning`. Everything is recomputed from the history at every plan.
+Slow on purpose, and shares no code with `tether.kernels`. Everything is recomputed from the history at every plan.
 Symbols are the paper's: f is φ(s, a_0(s)), `unit` is φ̃(s, a_0(s)), `tau_s` is τ_h(s).
 """
 
@@ -18,6 +18,7 @@ class Seen:
     """One row of the history."""
 
     step: int
+    state: int
     feature: np.ndarray
     reward: float
     costs: tuple | None
@@ -37,7 +38,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """paper: one β and κ. certified and directional: THEORY section 5, with the radius of section 4."""
+    """paper: one β and κ. certified and directional: docs/theory.md section 5, with the radius of section 4."""
 
     explorer: str
     value_radius: float
@@ -45,6 +46,7 @@ class Recipe:
     cost_ridge: float
     cost_radius: float | None  # None is the mixture radius of the default
     conditioned: bool = True
+    remembers: bool = False  # the safe costs of visited states, too: docs/theory.md section 17
     pooled: bool = False
 
 
@@ -64,7 +66,14 @@ class Literal:
         cost = transition.cost
         costs = None if cost is None else tuple(np.atleast_1d(cost).tolist())
         self.history.append(
-            Seen(transition.step, transition.feature.copy(), transition.reward, costs, transition.next_state)
+            Seen(
+                transition.step,
+                transition.state,
+                transition.feature.copy(),
+                transition.reward,
+                costs,
+                transition.next_state,
+            )
         )
 
     def plan(self):
@@ -129,8 +138,10 @@ class Literal:
                 return plain @ x - beta * width, plain @ x + beta * width, width
 
             return unconditioned, beta
+        if self.recipe.remembers:
+            return self.remembering_interval(h, s, j, plain_gram, plain, beta)
         tau_s = self.known[s].baseline_cost[h, j]
-        if self.recipe.explorer != "paper":  # THEORY section 4: β_s² = β_c² − (⟨ĝ, f⟩ − τ_s)²/g00
+        if self.recipe.explorer != "paper":  # docs/theory.md section 4: β_s² = β_c² − (⟨ĝ, f⟩ − τ_s)²/g00
             square = beta**2 - (plain @ f - tau_s) ** 2 / (f @ np.linalg.inv(plain_gram) @ f)
             if square < 0.0:
                 return None, beta
@@ -157,6 +168,30 @@ class Literal:
             return middle - beta * width, middle + beta * width, width
 
         return conditioned, beta
+
+    def remembering_interval(self, h, s, j, gram, plain, beta):
+        """`cost_interval` where every visited state's safe cost is a fact, beside that of the state itself."""
+        visited = {(row.step, row.state) for row in self.rows(h)} | {(h, s)}
+        facts = np.array([self.known[state].actions.phi_0 for _, state in visited])
+        told = np.array([self.known[state].baseline_cost[step, j] for step, state in visited])
+        _, sizes, directions = np.linalg.svd(facts)
+        rank = int((sizes > 1e-8 * sizes[0]).sum())
+        given = np.linalg.pinv(facts, rcond=1e-8) @ told  # the part of γ* that the facts determine
+        basis = directions[rank:].T  # what they leave open
+        inside = np.linalg.inv(basis.T @ gram @ basis)
+        conditioned = given + basis @ inside @ basis.T @ gram @ (plain - given)
+        if self.recipe.explorer != "paper":
+            square = beta**2 - (plain - conditioned) @ gram @ (plain - conditioned)
+            if square < 0.0:
+                return None, beta
+            beta = sqrt(square)
+
+        def interval(x):
+            rest = basis.T @ x
+            width = sqrt(max(rest @ inside @ rest, 0.0))
+            return conditioned @ x - beta * width, conditioned @ x + beta * width, width
+
+        return interval, beta
 
     def choose(self, h, s, weights, inverse):
         """Eq. (9), Eq. (10) and line 9 at one state."""

@@ -1,6 +1,6 @@
 """Algorithm 2, transcribed word for word: loops, full history, pseudo-inverses, and cvxpy for Eq. (14).
 
-Slow on purpose, and shares no code with `tether.learning` or with the literal Algorithm 1. Symbols are the paper's: f
+Slow on purpose, and shares no code with `tether.kernels` or with the literal Algorithm 1. Symbols are the paper's: f
 is φ(s, a_0(s)), `unit` is φ̃(s, a_0(s)), `tau_s` is τ_h(s), θ a distribution over all actions of D(s).
 """
 

@@ -7,19 +7,21 @@ import pytest
 
 from contract.worlds import small_world, two_constraints
 from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
-from tether.agents.least_squares import REASONS
 from tether.agents.slucb_qvi import EXPLORERS
-from tether.learning.lean import BLOCK_NUMBERS, Fit, block_of, choose_alone, judge
+from tether.kernels.plan import BLOCK_NUMBERS, choose_block, one_row, scratch_for, tables_of, values_at
 
 STATES, D, HORIZON = 6, 3, 4
 GAMMA = np.random.default_rng(2).uniform(0.3, 1.0, (HORIZON, 2, D))
 GAMMA[:, :, 0] = 0.05
 GAMMA[1:, :, 0] = 0.15
+STILL = np.tile(GAMMA[1], (HORIZON, 1, 1))
+"""Costs that do not depend on the step: what `pooled` is for."""
+
 ENDED = {4: 0.7, 5: 0.0}
 """Trajectories end in states 4 and 5; each remaining step is worth this much."""
 
 
-def problem_with_ends(*, finite):
+def problem_with_ends(*, finite, gamma=GAMMA):
     """Two constraints, and two states in which trajectories end."""
     rng = np.random.default_rng(3)
     phi_0 = 0.8 * np.eye(D)[0] + 0.2 * rng.dirichlet(np.ones(D), size=STATES)
@@ -31,7 +33,7 @@ def problem_with_ends(*, finite):
         make, sets = Problem.from_rays, {"phi_0": phi_0, "endpoints": ends}
     return make(
         **sets,
-        baseline_cost=np.einsum("hmd,sd->hsm", GAMMA, phi_0),
+        baseline_cost=np.einsum("hmd,sd->hsm", gamma, phi_0),
         horizon=HORIZON,
         threshold=(0.5, 0.55),
         noise=(0.02, 0.05),
@@ -40,7 +42,7 @@ def problem_with_ends(*, finite):
     )
 
 
-def feed(agents, rng, episodes, *, ends_early=0.2):
+def feed(agents, rng, episodes, *, ends_early=0.2, gamma=GAMMA):
     """The same transitions to every agent: features of D(s), some at a length; some costs missing, some ends early."""
     problem = agents[0].problem
     for _ in range(episodes):
@@ -53,7 +55,7 @@ def feed(agents, rng, episodes, *, ends_early=0.2):
             if actions.is_star:
                 x = actions.phi_0 + rng.random() * (x - actions.phi_0)
             follower = None if rng.random() < ends_early else int(rng.integers(STATES))
-            reward, cost = rng.random(), tuple(GAMMA[step] @ x + 0.02 * rng.standard_normal(2))
+            reward, cost = rng.random(), tuple(gamma[step] @ x + 0.02 * rng.standard_normal(2))
             seen = agents[0].act(step, state).outcome(reward=reward, cost=cost, next_state=follower)
             seen = replace(seen, feature=x, cost=None if rng.random() < 0.1 else cost, decision_id=None)
             for agent in agents:
@@ -69,6 +71,8 @@ def check_same(tables, lean):
     np.testing.assert_allclose(lean.current.weights, tables.current.weights, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(lean.current.gamma_hat, tables.current.gamma_hat, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(lean.current.radius, tables.current.radius, rtol=1e-9)
+    np.testing.assert_allclose(lean.current.margin, tables.current.margin, rtol=1e-6)
+    np.testing.assert_array_equal(lean.current.facts, tables.current.facts)
     chosen = 0
     for step in range(tables.problem.horizon):
         for state in range(4):
@@ -81,32 +85,33 @@ def check_same(tables, lean):
                 assert mine.bound == pytest.approx(yours.bound, rel=1e-8)
                 assert mine.radius.value == pytest.approx(yours.radius.value, rel=1e-9)
                 assert mine.threshold == yours.threshold
-            check_wide(lean, step, state, two)
+                assert mine.facts == yours.facts
+            check_alone(tables, step, state, one)
+            check_alone(lean, step, state, two)
             chosen += not two.is_baseline
     return chosen
 
 
-def check_wide(agent, step, state, decision):
-    """In high dimensions the choice is made by BLAS: here it must be the same one."""
-    known, constraints = agent._told(state), agent.problem.constraints
-    radii, bounds = np.empty(constraints), np.empty(constraints)
-    stage, plans = step if agent._stages > 1 else 0, int(agent.current.made[0])
-    weights = agent.current.weights[step]
-    choice = choose_alone(agent.memory, agent.rules, known, step, stage, plans, weights, radii, bounds)
-    action, made = known.actions.action(*choice[:2]), decision.action
-    assert getattr(action, "ray", action) == getattr(made, "ray", made)
-    assert getattr(action, "length", 0.0) == pytest.approx(getattr(made, "length", 0.0), rel=1e-8)
-    assert choice[2] == pytest.approx(decision.score, rel=1e-9, abs=1e-9)
-    assert REASONS[choice[3]] == decision.reason
-    np.testing.assert_allclose(bounds, [entry.bound for entry in decision.evidence], rtol=1e-8)
-    np.testing.assert_allclose(radii, [entry.radius.value for entry in decision.evidence], rtol=1e-12)
+def check_alone(agent, step, state, decision):
+    """A proposal from the newest data, outside any plan, is the planned decision: the data are those of the plan."""
+    alone = agent.propose(step, state)
+    assert getattr(alone.action, "ray", alone.action) == getattr(decision.action, "ray", decision.action)
+    assert alone.reason == decision.reason
+    np.testing.assert_allclose(alone.feature, decision.feature, rtol=1e-8)
+    assert alone.score == pytest.approx(decision.score, rel=1e-9, abs=1e-9)
+    for mine, yours in zip(alone.evidence, decision.evidence, strict=True):
+        assert mine.bound == pytest.approx(yours.bound, rel=1e-8)
+        assert mine.radius.value == pytest.approx(yours.radius.value, rel=1e-12)
+        assert mine.facts == yours.facts
 
 
 SETTINGS = {
     **{f"explorer {name}": {"explorer": name} for name in EXPLORERS},
     "pooled": {"pooled": True},
     "pooled certified": {"pooled": True, "explorer": "certified"},
+    "pooled on the state": {"pooled": True, "condition_on": "state"},
     "conditioned on all": {"condition_on": "all"},
+    "conditioned on the state": {"condition_on": "state"},
     "one tuned beta": {"explorer": "paper", "cost_radius": 0.1, "value_radius": 0.1, "cost_ridge": 1.0},
     "on doubling": {"replan": "on-doubling"},
     "on growth": {"replan": "on-growth"},
@@ -117,11 +122,13 @@ SETTINGS = {
 @pytest.mark.parametrize("finite", [False, True], ids=["star", "finite"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_lean_and_tables_make_the_same_plan(name, finite):
-    problem, settings = problem_with_ends(finite=finite), {"replan": "every-episode", **SETTINGS[name]}
+    settings = {"replan": "every-episode", **SETTINGS[name]}
+    gamma = STILL if settings.get("pooled") else GAMMA
+    problem = problem_with_ends(finite=finite, gamma=gamma)
     agents = [SlucbQvi(problem, SlucbConfig(backup=backup, **settings)) for backup in ("tables", "lean")]
     rng, chosen = np.random.default_rng(8), 0
     for _ in range(4):
-        feed(agents, rng, 8)
+        feed(agents, rng, 8, gamma=gamma)
         for agent in agents:
             agent._plan_version = -1  # a plan now, whatever the rule: so that both have seen the same data
             agent.plan()
@@ -151,6 +158,24 @@ def test_lean_and_tables_agree_where_safe_costs_are_unknown(unknown):
             state = seen.next_state
     assert "best" in reasons
     assert ("warm-up" in reasons) == (unknown == "appendix")
+
+
+@pytest.mark.parametrize("condition_on", ["state", "visited", "all"])
+@pytest.mark.parametrize("finite", [False, True], ids=["star", "finite"])
+def test_lean_and_tables_agree_where_safe_costs_have_an_error_bar(finite, condition_on):
+    problem = replace(problem_with_ends(finite=finite), baseline_cost_error=0.01)
+    config = SlucbConfig(condition_on=condition_on, backup="tables", replan="every-episode")
+    agents = [SlucbQvi(problem, replace(config, backup=backup)) for backup in ("tables", "lean")]
+    rng, chosen = np.random.default_rng(15), 0
+    for _ in range(4):
+        feed(agents, rng, 30)
+        for agent in agents:
+            agent.plan()
+        chosen += check_same(*agents)
+    assert chosen > 0
+    weights = [agent.costs.facts.weight for agent in agents]
+    np.testing.assert_array_equal(*weights)
+    assert (weights[0] > 0.0).any() == (condition_on != "state")
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["unconstrained", "told"])
@@ -184,17 +209,23 @@ def test_the_values_of_the_backup_are_those_of_the_tables():
     tables, lean = agents
     compared = 0
     for step in range(1, problem.horizon):
-        fit = Fit(step, step, int(lean.current.made[0]), *(array[step] for array in lean.current[:3]))
-        for state in lean.visited.members(step - 1):
-            told = lean._told(lean.visited.states[state])
-            block = block_of([told.actions], told.baseline_cost[None, step], np.array([told.final_reward]))
-            value = judge(lean.memory, lean.rules, fit, block).value[0]
+        members = lean.visited.members(step - 1)
+        model = (lean.costs, lean.values, lean.rules)
+        values, _ = values_at(problem, model, lean.visited, members, lean.current, step, lean.current.made)
+        for state, value in zip(members, values, strict=True):
             slot = tables.slot_of(lean.visited.states[state])
             assert value == pytest.approx(tables.current.values[step, slot], rel=1e-9, abs=1e-10)
             if lean.visited.states[state] in ENDED:
                 assert value == pytest.approx(ENDED[lean.visited.states[state]] * (problem.horizon - step))
             compared += 1
     assert compared >= 15
+
+
+def block_of(agent, sets, costs, ends, step=1):
+    """The choices of some states at one step, in one block."""
+    tables, plan = tables_of(sets, costs, ends), one_row(agent.current, step, len(sets), np.array([5]))
+    choose_block(agent.costs, agent.values, agent.rules, tables, plan, scratch_for(tables), step, step)
+    return plan
 
 
 def test_a_block_of_many_states_answers_as_each_of_them_alone():
@@ -204,16 +235,16 @@ def test_a_block_of_many_states_answers_as_each_of_them_alone():
     feed([agent], np.random.default_rng(12), 20)
     agent.plan()
     sets = [problem.look_up(state) for state in range(4) for problem in (star, finite)]
-    fit = Fit(1, 1, 5, *(array[1] for array in agent.current[:3]))
     costs, ends = np.array([told.baseline_cost[1] for told in sets]), np.array([told.final_reward for told in sets])
-    together = judge(agent.memory, agent.rules, fit, block_of([told.actions for told in sets], costs, ends))
+    together = block_of(agent, [told.actions for told in sets], costs, ends)
     for number, told in enumerate(sets):
-        alone = judge(agent.memory, agent.rules, fit, block_of([told.actions], costs[number, None], ends[number, None]))
-        assert together.row[number] == alone.row[0]
-        assert together.reason[number] == alone.reason[0]
-        assert together.value[number] == pytest.approx(alone.value[0], rel=1e-12)
-        np.testing.assert_allclose(together.bound[number], alone.bound[0], rtol=1e-12)
-    assert len(set(together.row)) > 1
+        alone = block_of(agent, [told.actions], costs[number, None], ends[number, None])
+        assert together.row[0, number] == alone.row[0, 0]
+        assert together.length[0, number] == pytest.approx(alone.length[0, 0], rel=1e-12)
+        assert together.reason[0, number] == alone.reason[0, 0]
+        assert together.values[0, number] == pytest.approx(alone.values[0, 0], rel=1e-12)
+        np.testing.assert_allclose(together.bound[0, number], alone.bound[0, 0], rtol=1e-12)
+    assert len(set(together.row[0])) > 1
 
 
 def test_more_states_than_one_block_holds_change_nothing(monkeypatch):
@@ -222,7 +253,7 @@ def test_more_states_than_one_block_holds_change_nothing(monkeypatch):
     feed(agents, np.random.default_rng(13), 20)
     assert BLOCK_NUMBERS > 6 * 5 * 3
     agents[0].plan()
-    monkeypatch.setattr("tether.learning.lean.BLOCK_NUMBERS", 20)  # two states of 5 candidates in 3 dimensions
+    monkeypatch.setattr("tether.kernels.plan.BLOCK_NUMBERS", 20)  # two states of 5 candidates in 3 dimensions
     agents[1].plan()
     np.testing.assert_allclose(agents[1].current.weights, agents[0].current.weights, rtol=1e-12, atol=1e-13)
 

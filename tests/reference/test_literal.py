@@ -9,7 +9,7 @@ import pytest
 from reference.literal import Literal, Recipe
 from reference.worlds import small_world
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
-from tether.learning.confidence import default_cost_ridge
+from tether.kernels.radius import default_cost_ridge
 from tether.records import StarAction
 from tether.world.linear_mdp import Streams
 
@@ -65,11 +65,13 @@ def paper_pair(beta, ridge):
 
 
 def explorer_pair(world, explorer, value_radius, **more):
-    """The default radius and ridge of the fast agent, spelt out for the literal one."""
+    """The default radius and ridge of the fast agent, spelt out for the literal one; `remembers` keeps facts."""
     p = world.problem
     ridge = default_cost_ridge(p.noise, p.gamma_norm, p.dimension)
-    pooled = more.get("pooled", False)
-    config = SlucbConfig(explorer=explorer, value_radius=value_radius, cost_radius="mixture", pooled=pooled)
+    pooled, condition_on = more.get("pooled", False), "visited" if more.get("remembers") else "state"
+    config = SlucbConfig(
+        explorer=explorer, value_radius=value_radius, cost_radius="mixture", pooled=pooled, condition_on=condition_on
+    )
     recipe = Recipe(
         explorer=explorer, value_radius=value_radius, value_ridge=1.0, cost_ridge=ridge, cost_radius=None, **more
     )
@@ -104,6 +106,30 @@ def test_each_explorer_chooses_what_its_definition_chooses(explorer):
     seen = compare(world, *explorer_pair(world, explorer, 2.0), 40)
     assert seen["ties"] <= 2
     assert min(seen["full"], seen["partial"]) > 50
+
+
+@pytest.mark.parametrize("explorer", ["paper", "certified", "directional", "adaptive"])
+def test_each_explorer_that_remembers_facts_chooses_what_its_definition_chooses(explorer):
+    """Five dimensions and four states: something is always left open."""
+    world = small_world(6, dimension=5, noise=0.15)
+    seen = compare(world, *explorer_pair(world, explorer, 2.0 if explorer != "paper" else 0.2, remembers=True), 40)
+    assert seen["ties"] <= 2
+    assert min(seen["full"], seen["partial"]) > 20
+
+
+def test_facts_that_determine_every_cost_leave_the_choice_of_the_definition():
+    """Three dimensions and four states: soon all is known."""
+    world = small_world(6, noise=0.15)
+    seen = compare(world, *explorer_pair(world, "directional", 2.0, remembers=True), 30)
+    assert seen["ties"] <= 2
+    assert min(seen["full"], seen["partial"]) > 20
+
+
+def test_pooled_steps_share_the_facts_of_all_steps():
+    world = small_world(10, states=3, rays=4, dimension=5, same_stages=True, noise=0.15)
+    seen = compare(world, *explorer_pair(world, "directional", 2.0, pooled=True, remembers=True), 30)
+    assert seen["ties"] <= 2
+    assert seen["partial"] > 10
 
 
 @pytest.mark.parametrize(("explorer", "seed", "value_radius"), [("certified", 7, 0.3), ("directional", 22, 1.0)])

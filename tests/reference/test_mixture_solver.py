@@ -12,10 +12,9 @@ import cvxpy
 import numpy as np
 import pytest
 
-from reference import kernels
+from kernels import mixture_calls as calls
 from reference.cones import KINDS, USEFUL, Instance, conic_optimum, draw
-from tether.learning.conic import SOLVED, conic_mixture
-from tether.learning.mixture_search import CLOSED, ENUMERATED, LARGEST
+from tether.kernels.mixture_solver import CLOSED, ENUMERATED, LARGEST, SOLVED
 
 SIZES = (1, 2, 3, 4, 7, 15, 24)
 FULL_RANK = ("full", "huge radius", "only a_0", "cheap")
@@ -26,7 +25,7 @@ def assert_feasible(problem, x):
     assert (x >= 0.0).all()
     assert x.sum() <= 1.0
     for j in range(len(problem.slack)):
-        assert kernels.cost_rise(problem.rise[j], problem.joint, problem.radius[j], x) <= problem.slack[j]
+        assert calls.cost_rise(problem.rise[j], problem.joint, problem.radius[j], x) <= problem.slack[j]
     rounding = 1e-14 * (np.abs(problem.rise) @ x + problem.radius * (np.abs(problem.residuals).sum(axis=0) @ x))
     assert (problem.rises(x) <= problem.slack + rounding).all()
 
@@ -35,7 +34,7 @@ def judge(problem, kind, seen):
     """One instance through the closed form and, where its certificate stays open, the interior-point method."""
     group = "few" if problem.size <= ENUMERATED else "many"
     seen["all", kind, group] += 1
-    x, bound = kernels.best_mixture(**problem.single)
+    x, bound = calls.best_mixture(**problem.single)
     value, largest, unit = float(problem.gain @ x), problem.largest, float(np.abs(problem.gain).max())
     assert_feasible(problem, x)
     assert bound >= value - 1e-15 * unit
@@ -48,7 +47,7 @@ def judge(problem, kind, seen):
         seen["closed", kind, group] += 1
         assert value >= lowest - 1e-8 * unit, "closed, but not optimal"
         return
-    x, bound = conic_mixture(problem.gain, problem.rise, problem.joint, problem.radius, problem.slack)
+    x, bound = calls.conic_mixture(**problem.several)
     value = float(problem.gain @ x)
     assert_feasible(problem, x)
     # its bound takes a root of C = RᵀR: dependent residuals cost it half the digits, below what it is used for
@@ -117,14 +116,14 @@ def test_several_constraints_agree_with_cvxpy_or_are_left_to_the_interior_point_
         problem = draw(rng, ("full", "cheap", "duplicates")[trial % 3], (2, 3, 4, 7)[trial % 4], constraints)
         unit = float(np.abs(problem.gain).max())
         optimum = by_cvxpy(problem)
-        x, value, solved = kernels.certified_optimum(**problem.several)
+        x, value, solved = calls.certified_optimum(**problem.several)
         if solved:
             closed += 1
             assert_feasible(problem, x)
             assert value == pytest.approx(problem.gain @ x, abs=1e-14 * unit)
         else:
             conic += 1
-            x, bound = conic_mixture(problem.gain, problem.rise, problem.joint, problem.radius, problem.slack)
+            x, bound = calls.conic_mixture(**problem.several)
             assert_feasible(problem, x)
             value = float(problem.gain @ x)
             assert bound - value <= SOLVED * problem.largest
@@ -136,7 +135,7 @@ def test_several_constraints_agree_with_cvxpy_or_are_left_to_the_interior_point_
 def test_the_optimum_under_one_constraint_is_not_taken_for_the_optimum_under_all():
     """p = (1), b = (1) and (2), no width, δ = 1/2: the first allows x = 1/2, both allow 1/4."""
     two = Instance(np.ones(1), np.array([[1.0], [2.0]]), np.zeros((1, 1)), np.zeros(2), np.full(2, 0.5))
-    x, value, solved = kernels.certified_optimum(**two.several)
+    x, value, solved = calls.certified_optimum(**two.several)
     assert solved
     assert value == pytest.approx(0.25, abs=1e-12)
     np.testing.assert_allclose(x, [0.25], atol=1e-12)
@@ -151,7 +150,7 @@ def test_the_interior_point_method_alone_agrees_too(kind, constraints):
             problem = draw(rng, kind, size, constraints)
             problem.gain[0] = abs(problem.gain[0])  # where nothing is better than a_0 there is nothing to solve
             lowest, highest = conic_optimum(problem)
-            x, bound = conic_mixture(problem.gain, problem.rise, problem.joint, problem.radius, problem.slack)
+            x, bound = calls.conic_mixture(**problem.several)
             unit = float(np.abs(problem.gain).max())
             assert_feasible(problem, x)
             assert bound - problem.gain @ x <= SOLVED * problem.largest
@@ -161,11 +160,11 @@ def test_the_interior_point_method_alone_agrees_too(kind, constraints):
 
 def test_more_actions_than_the_closed_forms_are_for_are_left_open():
     problem = draw(np.random.default_rng(3), "full", LARGEST + 1)
-    x, value, solved = kernels.certified_optimum(**problem.several)
+    x, value, solved = calls.certified_optimum(**problem.several)
     assert (value, solved) == (0.0, False)
     np.testing.assert_array_equal(x, 0.0)
     worse = Instance(-np.abs(problem.gain), problem.rise, problem.residuals, problem.radius, problem.slack)
-    assert kernels.certified_optimum(**worse.several)[1:] == (0.0, True)
+    assert calls.certified_optimum(**worse.several)[1:] == (0.0, True)
 
 
 def test_an_instance_without_a_finite_answer_is_refused_by_the_interior_point_method():
@@ -173,11 +172,11 @@ def test_an_instance_without_a_finite_answer_is_refused_by_the_interior_point_me
     for broken in (np.nan, np.inf):
         rise = problem.rise.copy()
         rise[0, 1] = broken
-        x, bound = conic_mixture(problem.gain, rise, problem.joint, problem.radius, problem.slack)
+        x, bound = calls.conic_mixture(**{**problem.several, "rise": rise})
         np.testing.assert_array_equal(x, 0.0)
         assert not bound - 0.0 <= SOLVED * problem.largest
         joint = problem.joint.copy()
         joint[0, 1] = joint[1, 0] = broken
-        x, bound = conic_mixture(problem.gain, problem.rise, joint, problem.radius, problem.slack)
+        x, bound = calls.conic_mixture(**{**problem.several, "joint": joint})
         np.testing.assert_array_equal(x, 0.0)
         assert bound == np.inf

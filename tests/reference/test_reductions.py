@@ -86,7 +86,7 @@ def test_one_hot_features_give_visit_counts():
     """A_h is diagonal: λ + n(s, a). So ‖x‖ = 1/√(λ + n), width = 1/√(λ_c + n), det(A/λ) = Π (1 + n/λ)."""
     world = tabular_world(np.random.default_rng(0))
     agent, streams = LsviUcb(world.problem, LsviConfig(value_ridge=0.5)), Streams.from_seed(1)
-    slucb = SlucbQvi(world.problem, SlucbConfig(cost_ridge=0.25, value_ridge=0.5))
+    slucb = SlucbQvi(world.problem, SlucbConfig(cost_ridge=0.25, value_ridge=0.5, condition_on="state"))
     counts, costs = np.zeros((2, 12)), np.zeros((2, 12))
     for _ in range(150):
         state = world.reset(streams)
@@ -110,7 +110,7 @@ def test_one_hot_features_give_visit_counts():
         expected = np.where(safe[order], 0.0, 1.0 / (0.25 + seen))
         np.testing.assert_allclose(slucb.tables.width2[step, :12], expected, rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(slucb.current.gamma_hat[step, 0], costs[step] / (0.25 + counts[step]), rtol=1e-12)
-        assert slucb.memory.cost.log_det[step] == pytest.approx(np.log1p(counts[step] / 0.25).sum(), rel=1e-12)
+        assert slucb.costs.log_det[step] == pytest.approx(np.log1p(counts[step] / 0.25).sum(), rel=1e-12)
 
 
 def test_one_hot_weights_are_averages_of_reward_and_next_value():
@@ -147,10 +147,24 @@ CONFIGS = {
     "as published": SlucbConfig.paper(0.3),
     "pooled, on doubling": SlucbConfig(pooled=True, replan="on-doubling"),
     "conditioned on all": SlucbConfig(condition_on="all"),
+    "conditioned on the state": SlucbConfig(condition_on="state"),
     "mixture": SlucbConfig(cost_radius="mixture"),
     "classical": SlucbConfig(cost_radius="classical"),
 }
-VARIANTS = {"star": {}, "finite": {"finite": True}, "unknown": {"known_costs": False}, "two": {"constraints": 2}}
+VARIANTS = {
+    "star": {},
+    "finite": {"finite": True},
+    "unknown": {"known_costs": False},
+    "two": {"constraints": 2},
+    "error bar": {"error": 0.02},
+    "two error bars": {"error": 0.02, "constraints": 2},
+}
+
+
+def variant_world(seed, *, error=0.0, **settings):
+    """A small world whose safe costs are known up to an error."""
+    world = small_world(seed, **settings)
+    return replace(world, problem=replace(world.problem, baseline_cost_error=error)) if error else world
 
 
 RUNS = [(name, kind) for name in CONFIGS for kind in VARIANTS if (name, kind) != ("conditioned on all", "unknown")]
@@ -159,7 +173,7 @@ RUNS = [(name, kind) for name in CONFIGS for kind in VARIANTS if (name, kind) !=
 @pytest.mark.parametrize(("name", "variant"), RUNS)
 def test_a_compiled_run_equals_the_stepwise_run_bit_for_bit(name, variant):
     config = CONFIGS[name]
-    world = small_world(3, states=3, rays=4, same_stages=config.pooled, **VARIANTS[variant])
+    world = variant_world(3, states=3, rays=4, dimension=4, same_stages=config.pooled, **VARIANTS[variant])
     fast, slow = SlucbQvi(world.problem, config), SlucbQvi(world.problem, config)
     books = simulate(world, fast, 90, Streams.from_seed(7))
     assert_same_run(fast, slow, books, simulate_stepwise(world, slow, 90, Streams.from_seed(7)))

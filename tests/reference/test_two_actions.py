@@ -35,9 +35,11 @@ def one_ray_worlds(seed, constraints):
     "config",
     [
         SlucbConfig.paper(0.3, ridge=0.5),
-        SlucbConfig(explorer="certified", value_radius=2.0),
-        SlucbConfig(explorer="certified", value_radius=2.0, cost_radius="mixture", cost_ridge=0.3),
-        SlucbConfig(explorer="directional", value_radius=1.0),
+        SlucbConfig(explorer="certified", value_radius=2.0, condition_on="state"),
+        SlucbConfig(
+            explorer="certified", value_radius=2.0, cost_radius="mixture", cost_ridge=0.3, condition_on="state"
+        ),
+        SlucbConfig(explorer="directional", value_radius=1.0, condition_on="state"),
     ],
     ids=["paper", "certified", "certified-mixture", "directional"],
 )

@@ -11,8 +11,7 @@ from scipy.stats import binom
 
 from tether import LsviConfig, LsviUcb, SlucbConfig, SlucbQvi, synthetic
 from tether.experiments.simulate import simulate
-from tether.learning.confidence import classical_radius, mixture_radius
-from tether.learning.statistics import cost_radius
+from tether.kernels.radius import classical_radius, cost_radius, mixture_radius
 from tether.world.linear_mdp import Streams
 
 FALSE_ALARM = 1e-6
@@ -37,10 +36,10 @@ def event_fails(seed: int, *, noise_told: float = 0.1, episodes: int = 400) -> b
             transition = world.step(agent.act(step, state), streams)
             agent.observe(transition)
             state = transition.next_state
-            memory = agent.memory
-            estimate = np.linalg.solve(memory.cost.gram[step], memory.cost_moment[step, 0])
+            costs = agent.costs
+            estimate = np.linalg.solve(costs.gram[step], costs.moment[step, 0])
             error = estimate - world.true_gamma[step, 0]
-            if error @ memory.cost.gram[step] @ error > cost_radius(memory, agent.rules, step, 0) ** 2:
+            if error @ costs.gram[step] @ error > cost_radius(costs, agent.rules, step, 0) ** 2:
                 return True
     return False
 
@@ -75,9 +74,10 @@ def runs_with_violations(config: SlucbConfig, seeds: range, **sizes: object) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("explorer", ["certified", "directional"])
 @pytest.mark.parametrize("noise", [0.01, 0.1])
-def test_theorem_radius_keeps_every_step_of_every_run_under_the_threshold(explorer, noise):
-    """n = 60 runs, seeds 2000..2059, K = 2000, δ = 0.01."""
-    config = SlucbConfig(explorer=explorer)
+@pytest.mark.parametrize("condition_on", ["state", "visited"])
+def test_theorem_radius_keeps_every_step_of_every_run_under_the_threshold(explorer, noise, condition_on):
+    """n = 60 runs, seeds 2000..2059, K = 2000, δ = 0.01. Facts with error bars: test_facts_coverage.py."""
+    config = SlucbConfig(explorer=explorer, condition_on=condition_on)
     broken, _ = runs_with_violations(config, range(2000, 2060), states=6, rays=30, noise=noise)
     assert broken <= allowed_failures(60, 0.01)
 

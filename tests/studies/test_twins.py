@@ -112,7 +112,7 @@ def test_the_books_of_a_twin_count_its_true_costs():
     """A draught of 30 makes every set-back of people at home a violation from the first day on."""
     twin = heating_twin(Streams.from_seed(0).instance, opens=0, draught=30.0)
     broken, world = play_twin(twin, 6, Streams.from_seed(0)), heating(Streams.from_seed(0).instance)
-    assert broken.violations.sum() > 10.0
+    assert broken.violations.sum() > 5.0  # the alarm ends it on the second day
     assert play_twin(world, 6, Streams.from_seed(0)).violations.sum() == 0.0
 
 

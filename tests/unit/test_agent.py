@@ -90,10 +90,11 @@ def test_an_outcome_is_counted_once():
     agent = SlucbQvi(two_arm_problem())
     outcome = agent.act(0, 0).outcome(reward=0.5, cost=0.1, next_state=1)
     agent.observe(outcome)
-    gram = agent.memory.value.gram.copy()
+    factor, moment = agent.values.factor.copy(), agent.costs.moment.copy()
     with pytest.raises(InputError, match="exactly once"):
         agent.observe(outcome)
-    np.testing.assert_array_equal(agent.memory.value.gram, gram)
+    np.testing.assert_array_equal(agent.values.factor, factor)
+    np.testing.assert_array_equal(agent.costs.moment, moment)
     assert agent.data_version == 1
 
 
@@ -122,7 +123,7 @@ def test_a_bad_outcome_is_refused_and_changes_nothing(changes, message):
     with pytest.raises(InputError, match=message):
         agent.observe(replace(good, **changes))
     assert agent.data_version == 0
-    np.testing.assert_array_equal(agent.memory.value.updates, 0)
+    np.testing.assert_array_equal(agent.values.updates, 0)
     agent.observe(good)
     assert agent.data_version == 1
 
@@ -135,9 +136,9 @@ def test_a_feature_longer_than_assumption_4_allows_is_refused():
 def test_an_unmeasured_cost_teaches_values_but_not_costs():
     agent = SlucbQvi(two_arm_problem())
     agent.observe(agent.act(0, 0).outcome(reward=0.5, cost=None, next_state=1))
-    assert agent.memory.cost.updates.tolist() == [0, 0]
-    assert agent.memory.value.updates.tolist() == [1, 0]
-    np.testing.assert_array_equal(agent.memory.cost_moment, 0.0)
+    assert agent.costs.updates.tolist() == [0, 0]
+    assert agent.values.updates.tolist() == [1, 0]
+    np.testing.assert_array_equal(agent.costs.moment, 0.0)
 
 
 def test_a_penalised_objective_needs_every_cost():

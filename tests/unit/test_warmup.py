@@ -1,4 +1,4 @@
-"""Appendix A.4 and THEORY section 7: what SLUCB-QVI does when nobody told it τ_h(s)."""
+"""Appendix A.4 and docs/theory.md section 7: what SLUCB-QVI does when nobody told it τ_h(s)."""
 
 from math import log, sqrt
 

@@ -7,7 +7,7 @@ import numpy as np
 from tether.agents.least_squares import Choice
 from tether.agents.rslucb_qvi import RslucbQvi, mixture_of
 from tether.agents.slucb_qvi import SlucbConfig
-from tether.learning.statistics import ENDED, ONLY_BASELINE
+from tether.kernels.model import ENDED, ONLY_BASELINE
 from tether.problem.problem import KnownState, Problem
 
 

@@ -17,10 +17,10 @@ from tether.agents.checks import check_step
 from tether.agents.least_squares import Choice, LeastSquaresAgent
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.errors import InputError
-from tether.learning.safe_sets import EXACT, STATE, UNKNOWN, bound_along
-from tether.learning.scores import examine, limit_lengths
-from tether.learning.statistics import BASELINE_BEST, BEST, ENDED, ONLY_BASELINE, Rules, fit_cost
-from tether.learning.tables import add_state, build, new_tables
+from tether.kernels.bound import bound_at, examine, fit_costs, limit_lengths
+from tether.kernels.model import BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, new_plan
+from tether.kernels.plan import build, scratch_for, tables_of
+from tether.kernels.ridge import project_rows
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, State, Transition
@@ -52,6 +52,7 @@ class CertifiedSet:
     _actions: ActionSet
     _radii: Array
     _baseline_cost: Array
+    _facts: int
 
     @property
     def certified(self) -> list[int]:
@@ -78,31 +79,28 @@ class CertifiedSet:
 
 def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> CertifiedSet:
     """The set A_h^k(s) of Eq. (9), from all that the agent has observed so far, by the kernels of its own planning."""
-    problem, rules, memory = agent.problem, agent.rules, agent.memory
+    problem, rules = agent.problem, agent.rules
     check_step(step, problem.horizon)
     known = agent._told(state)
-    actions, costs = known.actions, np.ascontiguousarray(known.baseline_cost[step])
+    actions, costs = known.actions, np.array(known.baseline_cost[step])
     count, constraints = len(actions.endpoints), problem.constraints
-    alone = add_state(new_tables(problem.dimension, problem.horizon, 1, constraints), known)
     stage = int(step) if agent._stages > 1 else 0
-    gamma_hat, radii = np.empty((constraints, problem.dimension)), np.empty(constraints)
-    fit_cost(memory, rules, int(step), stage, gamma_hat, radii)
-    build(alone, 0, memory.cost, memory.value, stage, rules.conditioning != EXACT)
-    forms = alone.width2[0, :count], alone.cross[0, :count], float(alone.g00[0, 0])
-    lengths, hope, widths = np.ones(count), np.ones(count), np.empty((constraints, count))
-    bounds, trouble, told = np.empty((count + 1, constraints)), BEST if np.isnan(known.final_reward) else ENDED, []
+    tables = tables_of([actions], costs[None], np.array([known.final_reward]))
+    scratch, plan = scratch_for(tables), new_plan(1, 1, constraints, problem.dimension)
+    fit_costs(agent.costs, rules, plan, scratch, int(step), 0, stage)
+    build(agent.costs, agent.values, rules, tables, scratch, 0, stage)
     for j in range(constraints):
-        mean, mean_0 = actions.endpoints @ gamma_hat[j], float(gamma_hat[j] @ actions.phi_0)
-        found, radius, _, bounds[count, j] = examine(rules, j, mean_0, float(radii[j]), float(costs[j]), forms[2])
-        trouble = found if found != BEST and trouble == BEST else trouble
-        limit_lengths(
-            rules, j, mean_0, float(costs[j]), radius, actions.is_star, mean, *forms, widths[j], lengths, hope
-        )  # fmt: skip
-        told.append((mean, mean_0, float(costs[j]), radius, widths[j], *forms))
+        project_rows(tables.features, count, plan.gamma_hat[0, j], scratch.projected[1 + j])
+    trouble = examine(rules, tables, plan, scratch, 0, 0, 0) if np.isnan(known.final_reward) else ENDED
+    lengths, bounds = scratch.work[0, :count], np.empty((count + 1, constraints))
+    scratch.work[:2] = 1.0
+    for j in range(constraints):
+        limit_lengths(rules, tables, scratch, 0, 0, j)
     if trouble != BEST:
         lengths[:] = 0.0
-    for j in range(constraints):
-        bounds[:count, j] = _bounds_at(rules, lengths, *told[j])
+    bounds[count] = scratch.state[BOUND_0]
+    for i in range(count):
+        bounds[i] = [bound_at(rules, tables, scratch, 0, 0, i, j, float(lengths[i])) for j in range(constraints)]
     lengths[~(bounds[:count] <= rules.threshold).all(axis=1)] = 0.0  # a NaN is not under τ
     if not actions.is_star:
         lengths[actions.baseline] = 0.0  # listed once, as a_0
@@ -111,31 +109,9 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     features[lengths == 1.0] = actions.endpoints[lengths == 1.0]
     return CertifiedSet(
         int(step), state, np.vstack([features, actions.phi_0]), lengths, bounds,
-        agent.current.weights[step].copy(), memory.value.factor[stage].copy(), int(trouble),
-        actions, radii, costs,
+        agent.current.weights[step].copy(), agent.values.factor[stage].copy(), int(trouble),
+        actions, plan.radius[0], costs, int(plan.facts[0]),
     )  # fmt: skip
-
-
-def _bounds_at(
-    rules: Rules,
-    lengths: Array,
-    mean: Array,
-    mean_0: float,
-    baseline_cost: float,
-    radius: float,
-    width: Array,
-    width2: Array,
-    cross: Array,
-    g00: float,
-) -> Array:
-    """The left side of Eq. (9) at each certified length, for one constraint: `scores.bound_of_choice`, (N,) at once."""
-    if rules.conditioning == UNKNOWN:
-        forms = zip(lengths, mean, width2 + cross * cross / g00, cross, strict=True)
-        return np.array([bound_along(mean_0, m, g00, c, gxx, radius, at) for at, m, gxx, c in forms])
-    residual = mean_0 - baseline_cost if rules.conditioning == STATE else 0.0
-    upper = mean - cross * (1.0 / g00) * residual + radius * width
-    bounds: Array = baseline_cost + lengths * (upper - baseline_cost)
-    return bounds
 
 
 class CertifiedAgent:
@@ -207,10 +183,10 @@ class CertifiedAgent:
             options._radii,
             options._baseline_cost,
             core.data_version,
+            facts=options._facts,
         )
         decision = core._decide(options.step, options.state, choice)
-        core._open[decision.id] = options.step
-        core._decisions += 1
+        core.note_decision(decision, options._actions.phi_0, options._baseline_cost)
         return decision
 
     def observe(self, transition: Transition) -> None:

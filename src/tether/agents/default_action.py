@@ -8,7 +8,7 @@ from tether.agents.checks import check_decision, check_step, checked_costs, chec
 from tether.agents.least_squares import Choice
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.errors import InputError
-from tether.learning.statistics import ENDED, ONLY_BASELINE
+from tether.kernels.model import ENDED, ONLY_BASELINE
 from tether.problem.problem import KnownState, Problem
 from tether.records import Transition
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from tether.agents.saved_agent import SavedAgent
 from tether.errors import InputError
-from tether.learning.tables import add_state, grown
+from tether.kernels.compiled import replaced
+from tether.kernels.model import add_state, grown, new_scratch
 from tether.records import Array, State, StateKey, Transition
 
 
@@ -61,14 +62,14 @@ class KnownStates(SavedAgent):
     def _make_room(self) -> None:
         """Let the sums, the plan and the scratch space follow the tables' capacity."""
         slots, rows = self.tables.phi_0.shape[1], self.tables.features.shape[1]
-        if rows > self.scratch.shape[1]:
-            self.scratch = np.zeros((len(self.scratch), rows))
-            if self.mixes:
-                self.current = self.current._replace(mixture=grown(self.current.mixture, 1, rows, 0.0))
-        if slots > self.memory.transition_moment.shape[1]:
-            moment = grown(self.memory.transition_moment, 1, slots, 0.0)
-            self.memory = self.memory._replace(transition_moment=moment)
+        widest = int(np.diff(self.tables.start[: int(self.tables.slots[0]) + 1]).max(initial=1))
+        if rows > self.scratch.projected.shape[1] or widest > self.scratch.work.shape[1]:
+            self.scratch = new_scratch(self.problem.dimension, self.problem.constraints, rows, widest)
+        if self.mixes and rows > self.current.mixture.shape[1]:
+            self.current = replaced(self.current, mixture=grown(self.current.mixture, 1, rows, 0.0))
+        if slots > self.values.transition_moment.shape[1]:
+            self.values = replaced(self.values, transition_moment=grown(self.values.transition_moment, 1, slots, 0.0))
             wide = ("values", "score", "row", "length", "bound", "reason")
-            self.current = self.current._replace(
-                **{name: grown(getattr(self.current, name), 1, slots, 0) for name in wide}
+            self.current = replaced(
+                self.current, **{name: grown(getattr(self.current, name), 1, slots, 0) for name in wide}
             )

@@ -10,13 +10,21 @@ from tether.agents.backups import GROWTH, Backup, Replan
 from tether.agents.checks import check_decision, check_step, checked_costs, checked_feature, checked_reward
 from tether.agents.known_states import KnownStates
 from tether.errors import InputError
-from tether.learning.backup import Plan, assess_unplanned, make_plan, new_plan
-from tether.learning.lean import WIDE, choose_alone, plan_lean
-from tether.learning.ridge import new_ridge
-from tether.learning.safe_sets import UNKNOWN
-from tether.learning.statistics import ENDED, Memory, Rules, observe
-from tether.learning.tables import Tables, add_state, new_tables
-from tether.learning.visited import Visited
+from tether.kernels.model import (
+    ENDED,
+    KNOWN,
+    MEASURED,
+    VISITED,
+    Plan,
+    Rules,
+    Scratch,
+    Tables,
+    new_plan,
+    new_scratch,
+    new_tables,
+)
+from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean, scratch_for, tables_of
+from tether.kernels.ridge import Costs, Values, new_costs, new_values, remember, remember_roughly
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, CostBound, Decision, Mixture, Origin, Radius, Reason, State, StateKey, Transition
@@ -38,6 +46,7 @@ class Choice(NamedTuple):
     data_version: int
     mixture: Mixture | None = None
     detail: str = ""
+    facts: int = 0  # remembered safe costs that the bounds rest on
 
 
 class LeastSquaresAgent(KnownStates):
@@ -52,7 +61,6 @@ class LeastSquaresAgent(KnownStates):
         rules: Rules,
         *,
         stages: int,
-        cost_basis: Array,
         cost_ridge: float,
         value_ridge: float,
         cost_origin: Origin,
@@ -73,15 +81,10 @@ class LeastSquaresAgent(KnownStates):
         d, m = problem.dimension, problem.constraints
         self.tables: Tables = new_tables(d, problem.horizon, stages, m, self.mixes)
         rows, capacity = self.tables.features.shape[1], self.tables.phi_0.shape[1]
-        self.memory = Memory(
-            cost=new_ridge(stages, cost_ridge, cost_basis),
-            value=new_ridge(stages, value_ridge, np.eye(d)),
-            cost_moment=np.zeros((stages, m, cost_basis.shape[1])),
-            reward_moment=np.zeros((stages, d)),
-            transition_moment=np.zeros((stages, capacity, d)),
-        )
+        self.costs: Costs = new_costs(stages, d, m, cost_ridge, problem.feature_norm)
+        self.values: Values = new_values(stages, d, value_ridge, capacity)
         self.current: Plan = new_plan(problem.horizon, capacity, m, d, rows if self.mixes else 0)
-        self.scratch = np.zeros((2 + m, rows))
+        self.scratch: Scratch = new_scratch(d, m, rows, 1)
         lean = Visited(stages, problem.horizon, m, d) if backup == "lean" else None
         self.visited: Visited | None = lean  # without it, next states have slots in the tables
         self._action_sets: list[ActionSet] = []
@@ -90,7 +93,8 @@ class LeastSquaresAgent(KnownStates):
         self._decisions = 0
         self._outcomes = 0
         self._plan_version = -1
-        self.planned_log_det = np.full((2, stages), -np.inf)
+        self.planned_growth = np.full((3, stages), -np.inf)  # log det A of costs and values, facts: at the last plan
+        self._asked: tuple[int, Array, Array] | None = None  # the last decision's id, and f and τ_s of its state
 
     @property
     def data_version(self) -> int:
@@ -117,7 +121,7 @@ class LeastSquaresAgent(KnownStates):
             return True
         if self._replan == "on-growth" and self._outcomes < (1.0 + GROWTH) * self._plan_version:
             return False
-        return bool((self._log_dets() - self.planned_log_det > log(2.0)).any())
+        return bool((self._growth() - self.planned_growth > log(2.0)).any())
 
     @property
     def alarms(self) -> list[tuple[int, StateKey]]:
@@ -134,13 +138,13 @@ class LeastSquaresAgent(KnownStates):
             return
         self._make_plan()
         self._plan_version = self._outcomes
-        self.planned_log_det[:] = self._log_dets()
+        self.planned_growth[:] = self._growth()
 
     def _make_plan(self) -> None:
         if self.visited is not None:
-            self.current = plan_lean(self.problem, self.memory, self.rules, self.visited, self.current)
+            self.current = plan_lean(self.problem, self.costs, self.values, self.rules, self.visited, self.current)
         else:
-            make_plan(self.memory, self.rules, self.tables, self.current, self.scratch)
+            make_plan(self.costs, self.values, self.rules, self.tables, self.current, self.scratch)
 
     def act(self, step: int, state: State) -> Decision:
         """Line 9 of Algorithm 1, with the bound that justifies the action."""
@@ -158,9 +162,14 @@ class LeastSquaresAgent(KnownStates):
         if choice.reason == ENDED:
             raise InputError(f"the trajectory has ended in state {state!r}: there is nothing to decide.")
         decision = self._decide(step, state, choice)
-        self._open[decision.id] = int(step)
-        self._decisions += 1
+        self.note_decision(decision, choice.actions.phi_0, choice.baseline_cost)
         return decision
+
+    def note_decision(self, decision: Decision, phi_0: Array, baseline_cost: Array) -> None:
+        """Expect the outcome of a decision, made in a state with safe feature f (d,) and safe cost τ_s (M,)."""
+        self._open[decision.id] = int(decision.step)
+        self._asked = (decision.id, phi_0, baseline_cost.copy())
+        self._decisions += 1
 
     def propose(self, step: int, state: State) -> Decision:
         """The decision from the newest cost data and the last plan's values; nothing is noted.
@@ -188,36 +197,55 @@ class LeastSquaresAgent(KnownStates):
             plan.radius[step],
             self.tables.baseline_cost[step, slot],
             self._plan_version,
+            facts=int(plan.facts[step]),
         )
 
     def _unplanned(self, step: int, known: KnownState) -> Choice:
         """The choice at a state that no plan covers, from the newest cost data and the last plan's weights."""
-        problem = self.problem
-        bounds, radii = np.empty(problem.constraints), np.empty(problem.constraints)
+        alone = new_plan(1, 1, self.problem.constraints, self.problem.dimension)
+        alone.weights[0], alone.made[0] = self.current.weights[step], self.current.made[0]
+        tables = tables_of([known.actions], known.baseline_cost[None, step], np.array([known.final_reward]))
         stage = step if self._stages > 1 else 0
-        weights, plans = self.current.weights[step], int(self.current.made[0])
-        if problem.dimension >= WIDE or not np.isnan(known.final_reward):
-            choice = choose_alone(self.memory, self.rules, known, step, stage, plans, weights, radii, bounds)
-        else:
-            alone = add_state(new_tables(problem.dimension, problem.horizon, 1, problem.constraints), known)
-            choice = assess_unplanned(self.memory, self.rules, alone, step, stage, plans, weights, radii, bounds)
-        return Choice(known.actions, *choice, bounds, radii, known.baseline_cost[step], self._outcomes)
+        choose_alone(self.costs, self.values, self.rules, tables, alone, scratch_for(tables), step, stage)
+        return self._choice(step, known, alone)
+
+    def _choice(self, step: int, known: KnownState, alone: Plan) -> Choice:
+        """The one choice of a plan for one state."""
+        return Choice(
+            known.actions,
+            int(alone.row[0, 0]),
+            float(alone.length[0, 0]),
+            float(alone.score[0, 0]),
+            int(alone.reason[0, 0]),
+            alone.bound[0, 0],
+            alone.radius[0],
+            known.baseline_cost[step],
+            self._outcomes,
+            facts=int(alone.facts[0]),
+        )
 
     def _tripped(self, step: int, known: KnownState) -> Choice:
         """a_0(s) and its declared cost: a test of the assumptions has failed, and nothing that rests on them counts."""
         reason = REASONS.index("tripped") if np.isnan(known.final_reward) else ENDED
         costs, radii, why = known.baseline_cost[step], self.current.radius[step], self.tripped_by
-        bounds = np.full_like(costs, np.nan) if self.rules.conditioning == UNKNOWN else costs
+        bounds = np.full_like(costs, np.nan) if self._costs_are_unknown else costs
         return Choice(known.actions, -1, 0.0, 0.0, reason, bounds, radii, costs, self._outcomes, detail=why)
 
     def _decide(self, step: int, state: State, choice: Choice) -> Decision:
         """A choice as a Decision, with the evidence for each constraint."""
         actions, row, length = choice.actions, choice.row, choice.length
-        unknown = self.rules.conditioning == UNKNOWN  # whatever was measured is a gap, not a known cost
-        known_costs = np.full(len(choice.bounds), np.nan) if unknown else choice.baseline_cost
+        # whatever a warm-up has measured is a gap, not a known cost
+        known_costs = np.full(len(choice.bounds), np.nan) if self._costs_are_unknown else choice.baseline_cost
         limits = zip(choice.bounds, self.rules.threshold, choice.radii, known_costs, strict=True)
         evidence = tuple(
-            CostBound(float(bound), float(tau), Radius(float(radius), self._origins[0]), float(known), self.bounds)
+            CostBound(
+                float(bound),
+                float(tau),
+                Radius(float(radius), self._origins[0]),
+                float(known),
+                self.bounds,
+                facts=choice.facts,
+            )
             for bound, tau, radius, known in limits
         )
         feature = actions.phi_0 if row < 0 else actions.phi_0 + length * (actions.endpoints[row] - actions.phi_0)
@@ -249,10 +277,14 @@ class LeastSquaresAgent(KnownStates):
         learn_more = self._prepare(t, feature, costs)
         key = None if self.watch is None else self.problem.key_of(t.state)
         stage = t.step if self._stages > 1 else 0
+        fact = self._fact_of(t)
         next_slot = self._next_slot(t, stage, feature)
         learn_more()
-        vector = np.zeros(self.problem.constraints) if costs is None else costs
-        observe(self.memory, self.rules, stage, t.step, feature, reward, vector, costs is not None, next_slot)
+        missing = np.full(self.problem.constraints, np.nan)
+        numbers = np.concatenate([[reward], missing if costs is None else costs])
+        observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
+        if fact is not None:
+            self.remember(stage, *fact)
         if self.watch is not None:
             self.watch.observe(t.step, feature, costs, reward, key)
         if t.decision_id is not None:
@@ -278,5 +310,32 @@ class LeastSquaresAgent(KnownStates):
         """For rules that watch outcomes: check now, when an error changes nothing; return what to do then."""
         return lambda: None
 
-    def _log_dets(self) -> Array:
-        return np.array([self.memory.cost.log_det, self.memory.value.log_det])
+    def _growth(self) -> Array:
+        return np.array([self.costs.log_det, self.values.log_det, self.costs.facts.count.astype(np.float64)])
+
+    @property
+    def _costs_are_unknown(self) -> bool:
+        return self.rules.conditioning == MEASURED and not bool(np.isfinite(self.rules.cost_error).all())
+
+    def remember(self, stage: int, phi_0: Array, baseline_cost: Array) -> None:
+        """Remember the safe cost (M,) of one state: γ* satisfies ⟨γ*, f⟩ = τ_s, up to the declared error."""
+        f, cost = np.array(phi_0, dtype=np.float64), np.array(baseline_cost, dtype=np.float64)
+        if self.rules.conditioning == KNOWN:
+            remember(self.costs, stage, f, cost, self.rules.gamma_norm, self.scratch.vectors)
+        else:
+            remember_roughly(self.costs, stage, f, cost)
+
+    def _fact_of(self, t: Transition) -> tuple[Array, Array] | None:
+        """(f, τ_s) of the state that an outcome belongs to, if it is to be remembered."""
+        if self.rules.memory != VISITED or self._costs_are_unknown:
+            return None
+        if self._asked is not None and self._asked[0] == t.decision_id:
+            _, phi_0, costs = self._asked  # the state as it was then: simulators write to the same array again
+            return (phi_0, costs) if np.isfinite(costs).all() else None
+        slot = self._slot_of.get(self.problem.key_of(t.state))
+        if slot is not None:
+            costs, phi_0 = self.tables.baseline_cost[t.step, slot], self.tables.phi_0[:, slot]
+        else:
+            known = self._told(t.state)
+            costs, phi_0 = known.baseline_cost[t.step], known.actions.phi_0
+        return (phi_0, costs) if np.isfinite(costs).all() else None

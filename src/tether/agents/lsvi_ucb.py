@@ -12,8 +12,7 @@ from tether.agents.checks import checked_episodes, checked_number, checked_radiu
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.agents.slucb_qvi import VALUE_RADII, value_radius
 from tether.errors import InputError
-from tether.learning.safe_sets import EXACT
-from tether.learning.statistics import PLAIN, TUNED, Rules
+from tether.kernels.model import PLAIN, STATE, TOLD, TUNED, Rules
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Origin, State
 
@@ -71,12 +70,15 @@ class LsviUcb(LeastSquaresAgent):
         rules = Rules(
             horizon=problem.horizon,
             explorer=PLAIN,
-            conditioning=EXACT,
+            conditioning=TOLD,
+            memory=STATE,
             radius_kind=TUNED,
             reduces_radius=False,
             threshold=np.array(problem.threshold) if self._told_gamma else np.full(m, np.inf),
             noise=np.array(problem.noise),
             gamma_norm=np.array(problem.gamma_norm),
+            feature_norm=problem.feature_norm,
+            cost_error=np.zeros(m),
             events=1.0,
             tuned_radius=0.0,
             value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta, config.value_ridge),
@@ -90,7 +92,6 @@ class LsviUcb(LeastSquaresAgent):
             problem,
             rules,
             stages=stages,
-            cost_basis=np.eye(d)[:, :0],
             cost_ridge=1.0,
             value_ridge=config.value_ridge,
             cost_origin=origin,

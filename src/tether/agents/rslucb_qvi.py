@@ -8,12 +8,9 @@ import numpy as np
 from tether.agents.least_squares import Choice
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.errors import InputError
-from tether.learning.backup import Plan, new_plan
-from tether.learning.conic import SOLVED, conic_mixture
-from tether.learning.mixture_choice import Desk, Sheet, new_desk, new_sheet, put_on_desk
-from tether.learning.randomised import draw_row, plan_alone, plan_mixtures, settle
-from tether.learning.statistics import BEST, ENDED, ONLY_BASELINE
-from tether.learning.tables import Tables, add_state, new_tables
+from tether.kernels.mixture_plan import choose_mixture_alone, draw_row, make_mixture_plan
+from tether.kernels.model import ENDED, new_plan
+from tether.kernels.plan import scratch_for, tables_of
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Mixture, State
@@ -68,33 +65,7 @@ class RslucbQvi(SlucbQvi):
 
     def _make_plan(self) -> None:
         """The first loop of Algorithm 2; what the closed forms leave open goes to an interior-point method."""
-        self.current.made[0] += 1
-        self._plan_in(self.tables, self.current, self.scratch, self.problem.horizon - 1)
-        self.current.planned[0] = self.tables.slots[0]
-
-    def _plan_in(self, tables: Tables, plan: Plan, scratch: Array, step: int) -> None:
-        """Plan from `step` down to the first one."""
-        sheet, desk = self._stationery(tables)
-        while step >= 0:
-            step, count = plan_mixtures(self.memory, self.rules, tables, plan, scratch, sheet, desk, step)
-            for slot in sheet.left[:count]:
-                self._solve_open(tables, plan, sheet, step, step if self._stages > 1 else 0, int(slot))
-            step -= 1
-
-    def _stationery(self, tables: Tables) -> tuple[Sheet, Desk]:
-        constraints, (slots, rows) = self.problem.constraints, (tables.phi_0.shape[1], tables.features.shape[1])
-        return new_sheet(constraints, slots, rows), new_desk(constraints, tables.joint.shape[2])
-
-    def _solve_open(self, tables: Tables, plan: Plan, sheet: Sheet, step: int, stage: int, slot: int) -> None:
-        """One inner problem whose certificate stayed open; a_0 stays if this leaves it open too."""
-        desk = new_desk(self.problem.constraints, tables.joint.shape[2])
-        n = put_on_desk(tables, sheet, stage, slot, desk)
-        gain, facts = desk.gain[:n], desk.facts
-        desk.x[:n], bound = conic_mixture(gain, desk.rise[:, :n], desk.joint[:n, :n], facts[1], facts[2])
-        value = float(gain @ desk.x[:n])
-        if bound - value <= SOLVED * float(gain.max()):
-            reason, score = BEST if desk.x.any() else ONLY_BASELINE, float(sheet.score_0[slot]) + value
-            settle(self.rules, tables, plan, step, slot, score, reason, n, desk)
+        make_mixture_plan(self.costs, self.values, self.rules, self.tables, self.current, self.scratch)
 
     def planned_features(self, states: Iterable[State]) -> Array:
         """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
@@ -113,27 +84,13 @@ class RslucbQvi(SlucbQvi):
 
     def _unplanned(self, step: int, known: KnownState) -> Choice:
         """A plan for this state alone, from the newest cost data and the last plan's weights."""
-        p = self.problem
-        alone = add_state(new_tables(p.dimension, p.horizon, 1, p.constraints, mixes=True), known)
         rows = len(known.actions.endpoints)
-        plan = new_plan(p.horizon, alone.phi_0.shape[1], p.constraints, p.dimension, alone.features.shape[1])
-        plan.weights[step], plan.made[0] = self.current.weights[step], self.current.made[0]
-        scratch = np.empty((1 + p.constraints, alone.features.shape[1]))
-        sheet, desk = self._stationery(alone)
-        if plan_alone(self.memory, self.rules, alone, plan, scratch, sheet, desk, step):
-            self._solve_open(alone, plan, sheet, step, 0, 0)
-        choice = Choice(
-            known.actions,
-            -1,
-            0.0,
-            float(plan.score[step, 0]),
-            int(plan.reason[step, 0]),
-            plan.bound[step, 0],
-            plan.radius[step],
-            known.baseline_cost[step],
-            self._outcomes,
-        )
-        return self._drawn(choice, plan.mixture[step, :rows])
+        alone = new_plan(1, 1, self.problem.constraints, self.problem.dimension, rows)
+        alone.weights[0], alone.made[0] = self.current.weights[step], self.current.made[0]
+        final = np.array([known.final_reward])
+        tables = tables_of([known.actions], known.baseline_cost[None, step], final, mixes=True)
+        choose_mixture_alone(self.costs, self.values, self.rules, tables, alone, scratch_for(tables), step)
+        return self._drawn(self._choice(step, known, alone), alone.mixture[0])
 
     def _toss(self) -> float:
         """A number in [0, 1) for the next draw."""

@@ -1,5 +1,6 @@
 """Save and restore: everything that an agent's future depends on, bit for bit."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,11 +12,10 @@ from tether.agents.saved_arrays import check_arrays
 from tether.agents.saved_visits import arrays_of, manifest_of, take_visits
 from tether.check.monitor import Monitor
 from tether.errors import StateFileError, TetherError
-from tether.learning.backup import Plan
-from tether.learning.ridge import Ridge
-from tether.learning.statistics import Memory
-from tether.learning.tables import Tables, grown, with_room
-from tether.learning.visited import Visited
+from tether.kernels.compiled import fields_of, replaced
+from tether.kernels.model import Plan, Scratch, Tables, grown, with_room
+from tether.kernels.plan import Visited
+from tether.kernels.ridge import Costs, Values
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State, StateKey
@@ -27,12 +27,13 @@ class SavedAgent:
     kind: ClassVar[str]
     problem: Problem
     tables: Tables
-    memory: Memory
+    costs: Costs
+    values: Values
     current: Plan
-    scratch: Array
+    scratch: Scratch
     visited: Visited | None
     _stages: int
-    planned_log_det: Array
+    planned_growth: Array
     _config: dict[str, Any]
     _slot_of: dict[StateKey, int]
     _action_sets: list[ActionSet]
@@ -114,21 +115,9 @@ class SavedAgent:
         raise TypeError("an agent must say how its arrays grow")
 
     def _arrays(self) -> dict[str, NDArray[np.generic]]:
-        parts: dict[str, Any] = {
-            "tables": self.tables,
-            "plan": self.current,
-            "cost": self.memory.cost,
-            "value": self.memory.value,
-        }
-        arrays = {
-            f"{part}.{name}": array
-            for part, group in parts.items()
-            for name, array in group._asdict().items()
-            if isinstance(array, np.ndarray)
-        }
-        for name in ("cost_moment", "reward_moment", "transition_moment"):
-            arrays[f"memory.{name}"] = getattr(self.memory, name)
-        arrays["planned_log_det"] = self.planned_log_det
+        groups = {"tables": self.tables, "plan": self.current, "costs": self.costs, "values": self.values}
+        arrays = {name: array for part, group in groups.items() for name, array in arrays_in(group, part)}
+        arrays["planned_growth"] = self.planned_growth
         return arrays
 
     def _make_room_for(self, arrays: dict[str, NDArray[np.generic]]) -> None:
@@ -137,22 +126,35 @@ class SavedAgent:
         self.tables = with_room(self.tables, slots, rows)
         widest = arrays["tables.joint"].shape[2] if "tables.joint" in arrays else 0
         if widest > self.tables.joint.shape[2] > 0:
-            self.tables = self.tables._replace(joint=grown(self.tables.joint, 2, widest, 0.0))
+            self.tables = replaced(self.tables, joint=grown(self.tables.joint, 2, widest, 0.0))
         self._make_room()
 
     def _take_arrays(self, arrays: dict[str, NDArray[np.generic]]) -> None:
         """The reverse of `_arrays`, on a fresh agent."""
-
-        def filled(group: Any, part: str) -> Any:
-            names = [name for name, old in group._asdict().items() if isinstance(old, np.ndarray)]
-            return group._replace(**{name: arrays[f"{part}.{name}"] for name in names})
-
-        self.tables = filled(self.tables, "tables")
-        self.current = filled(self.current, "plan")
-        sums: dict[str, Any] = {n: arrays[f"memory.{n}"] for n in ("cost_moment", "reward_moment", "transition_moment")}
-        cost: Ridge = filled(self.memory.cost, "cost")
-        value: Ridge = filled(self.memory.value, "value")
-        self.memory = Memory(cost=cost, value=value, **sums)
-        self.planned_log_det = np.asarray(arrays["planned_log_det"], dtype=np.float64)
-        self.scratch = np.zeros((len(self.scratch), self.tables.features.shape[1]))
+        self.tables = filled(self.tables, "tables", arrays)
+        self.current = filled(self.current, "plan", arrays)
+        self.costs = filled(self.costs, "costs", arrays)
+        self.values = filled(self.values, "values", arrays)
+        self.planned_growth = np.asarray(arrays["planned_growth"], dtype=np.float64)
+        self._make_room()
         self._action_sets = [state_file.action_set(self.tables, slot) for slot in range(len(self._slot_of))]
+
+
+def arrays_in(group: Any, name: str) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """The arrays of a record and of the records in it, by their dotted names."""
+    for field, value in fields_of(group).items():
+        if isinstance(value, np.ndarray):
+            yield f"{name}.{field}", value
+        elif hasattr(value, "fields"):
+            yield from arrays_in(value, f"{name}.{field}")
+
+
+def filled(group: Any, name: str, arrays: dict[str, NDArray[np.generic]]) -> Any:
+    """A record with its arrays replaced by saved ones."""
+    changes = {}
+    for field, value in fields_of(group).items():
+        if isinstance(value, np.ndarray):
+            changes[field] = arrays[f"{name}.{field}"]
+        elif hasattr(value, "fields"):
+            changes[field] = filled(value, f"{name}.{field}", arrays)
+    return replaced(group, **changes)

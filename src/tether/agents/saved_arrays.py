@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.errors import InputError
-from tether.learning.ridge import PENDING
+from tether.kernels.ridge import PENDING
 from tether.records import Reason
 
 REASONS = len(Reason.__args__)  # type: ignore[attr-defined]
 MAY_BE_INFINITE = {
-    "planned_log_det",
+    "planned_growth",
     "tables.baseline_cost",
     "tables.final_reward",
     "plan.bound",
@@ -46,9 +46,11 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
     _check_range(saved, "plan.reason", 0, REASONS - 1)
     _check_range(saved, "plan.length", 0, 1)
     _check_range(saved, "plan.mixture", 0, 1)
-    for ridge in ("cost", "value"):
-        _check_range(saved, f"{ridge}.pending_count", 0, PENDING + 1)
+    for ridge in ("costs", "values"):
+        _check_range(saved, f"{ridge}.owed.count", 0, PENDING + 1)
         _check_range(saved, f"{ridge}.updates", 0, None)
+    _check_range(saved, "costs.facts.rank", 0, saved["costs.gram"].shape[1])
+    _check_range(saved, "costs.facts.count", 0, None)
     counts = np.diff(start)
     planned = np.asarray(saved["plan.row"], dtype=np.int64)[:, :states]
     if not ((planned >= -1) & (planned < counts)).all():

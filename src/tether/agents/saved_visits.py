@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tether.agents import state_file
 from tether.errors import InputError
-from tether.learning.visited import Visited
+from tether.kernels.plan import Visited
 from tether.problem.keys import content_key, is_plain, rebuilt
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State, StateKey

@@ -1,4 +1,4 @@
-"""SLUCB-QVI: Algorithm 1, with the explorers, radii and conditionings of THEORY sections 4 to 7."""
+"""SLUCB-QVI: Algorithm 1, with the explorers, radii and conditionings of docs/theory.md sections 4 to 7 and 17."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -11,25 +11,25 @@ from tether.agents.backups import Backup, Replan, check_backup, settled
 from tether.agents.checks import check_choice, checked_episodes, checked_number, checked_radius
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.errors import AssumptionError, InputError
-from tether.learning.confidence import (
-    default_cost_ridge,
-    paper_value_term,
-    warmup_gap,
-    warmup_passed,
-)
-from tether.learning.safe_sets import ALL, STATE, UNKNOWN
-from tether.learning.statistics import (
+from tether.kernels.model import (
     ADAPTIVE,
+    ALL,
     CERTIFIED,
     CLASSICAL,
     DIRECTIONAL,
+    KNOWN,
+    MEASURED,
     MIXTURE,
     PAPER,
     PLAIN,
     SMALLEST,
+    STATE,
     TUNED,
+    VISITED,
     Rules,
 )
+from tether.kernels.radius import default_cost_ridge, paper_value_term, warmup_gap, warmup_passed
+from tether.kernels.ridge import MISFIT
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Origin, State, StateKey, Transition
 
@@ -45,9 +45,7 @@ EXPLORERS: dict[str, int] = {
 VALUE_RADII = ("remaining", "unseen", "theorem")
 RADII: dict[str, int] = {"theorem": SMALLEST, "mixture": MIXTURE, "classical": CLASSICAL}
 
-RANK_TOLERANCE = 1e-3
-"""Singular values of the safe features below this part of the largest are treated as unknown directions: a cost that is
-declared to ten digits then determines γ* to seven."""
+MEMORY: dict[str, int] = {"state": STATE, "visited": VISITED, "all": ALL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +53,8 @@ class SlucbConfig:
     """Every choice of SLUCB-QVI. The defaults need nothing beyond the Problem.
 
     Attributes:
-        explorer: where optimism comes from (THEORY section 5); "adaptive" tempers `directional`, see `share_of_hope`;
-            "plain" is the value bonus alone, without the part that makes up for the unknown constraint.
+        explorer: where optimism comes from (docs/theory.md section 5); "adaptive" tempers `directional`, see
+            `optimism_share`; "plain" is the value bonus alone, without what makes up for the unknown constraint.
         cost_radius: β in the safe set. "theorem" (the smallest radius we can prove), "mixture" (one root) and
             "classical" are guarantees; a number is tuned, forfeits the guarantee, and every decision says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
@@ -65,7 +63,8 @@ class SlucbConfig:
             "theorem" is the paper's c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².
         value_ridge: λ of the value regression; "cost" takes that of the cost regression.
-        condition_on: "state" uses τ_h(s) where one stands; "all" uses the known safe cost of every listed state.
+        condition_on: which known safe costs are remembered as facts about γ*. "visited": those of every (h, s) with an
+            outcome. "state": none but τ_h(s) where one stands, as in the paper. "all": those of every listed state.
         unknown_cost: what to do when τ_h(s) is unknown: "certified" never conditions, "appendix" is the paper's
             warm-up rule (needs `episodes`).
         backup: "tables" keeps the candidates of every known state, for states that come back; "lean" keeps Σφ by next
@@ -85,7 +84,7 @@ class SlucbConfig:
     value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
     cost_ridge: float | None = None
     value_ridge: float | Literal["cost"] = 1.0
-    condition_on: Literal["state", "all"] = "state"
+    condition_on: Literal["visited", "state", "all"] = "visited"
     unknown_cost: Literal["certified", "appendix"] = "certified"
     backup: Backup = "auto"
     replan: Replan = "auto"
@@ -96,7 +95,7 @@ class SlucbConfig:
 
     def __post_init__(self) -> None:
         check_choice("explorer", self.explorer, EXPLORERS)
-        check_choice("condition_on", self.condition_on, ("state", "all"))
+        check_choice("condition_on", self.condition_on, MEMORY)
         check_choice("unknown_cost", self.unknown_cost, ("certified", "appendix"))
         check_backup(self.backup, self.replan)
         object.__setattr__(self, "cost_radius", checked_radius("cost_radius", self.cost_radius, RADII))
@@ -111,7 +110,14 @@ class SlucbConfig:
     @classmethod
     def paper(cls, beta: float, *, ridge: float = 1.0) -> Self:
         """The published algorithm with its one tuned β and one λ, as in the paper's experiments."""
-        return cls(explorer="paper", cost_radius=beta, value_radius=beta, cost_ridge=ridge, value_ridge=ridge)
+        return cls(
+            explorer="paper",
+            cost_radius=beta,
+            value_radius=beta,
+            cost_ridge=ridge,
+            value_ridge=ridge,
+            condition_on="state",
+        )
 
 
 class SlucbQvi(LeastSquaresAgent):
@@ -123,13 +129,9 @@ class SlucbQvi(LeastSquaresAgent):
         self.config = config = settled(config or SlucbConfig(), problem, self.mixes)
         stages = 1 if config.pooled else problem.horizon
         m, d = problem.constraints, problem.dimension
-        gamma_norm = np.array(problem.gamma_norm)
-        basis, known_gamma = np.eye(d), np.zeros((problem.horizon, m, d))
-        conditioning = STATE if problem.baseline_cost is not None else UNKNOWN
-        if config.condition_on == "all":
-            conditioning = ALL
-            basis, known_gamma, gamma_norm = known_facts(problem, gamma_norm)
-        self._warms_up = conditioning == UNKNOWN and config.unknown_cost == "appendix"
+        known, error = problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
+        exact = known and not error.any()
+        self._warms_up = not known and config.unknown_cost == "appendix"
         if self._warms_up and not config.episodes:
             raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
         tuned = not isinstance(config.cost_radius, str)
@@ -139,12 +141,15 @@ class SlucbQvi(LeastSquaresAgent):
         rules = Rules(
             horizon=problem.horizon,
             explorer=EXPLORERS[config.explorer],
-            conditioning=conditioning,
+            conditioning=KNOWN if exact else MEASURED,
+            memory=MEMORY[config.condition_on] if known else STATE,
             radius_kind=TUNED if tuned else RADII[str(config.cost_radius)],
             reduces_radius=config.explorer != "paper",
             threshold=np.array(problem.threshold),
             noise=np.array(problem.noise),
-            gamma_norm=gamma_norm,
+            gamma_norm=np.array(problem.gamma_norm),
+            feature_norm=problem.feature_norm,
+            cost_error=error if known else np.full(m, np.inf),
             events=stages * m / problem.confidence,
             tuned_radius=float(config.cost_radius) if tuned else 0.0,
             value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta, value_ridge),
@@ -152,14 +157,13 @@ class SlucbQvi(LeastSquaresAgent):
             gap_floor=problem.gap_floor,
             warms_up=self._warms_up,
             penalty=0.0,
-            known_gamma=known_gamma,
+            known_gamma=np.zeros((0, m, d)),
         )
         origin: Origin = "tuned" if tuned else "theorem"
         super().__init__(
             problem,
             rules,
             stages=stages,
-            cost_basis=basis,
             cost_ridge=cost_ridge,
             value_ridge=value_ridge,
             cost_origin=origin,
@@ -169,6 +173,35 @@ class SlucbQvi(LeastSquaresAgent):
             config=asdict(config),
         )
         self._warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}
+        if config.condition_on == "all":
+            self._remember_all()
+
+    def _remember_all(self) -> None:
+        """Every known τ_h(s) of a listed state is a linear equation in γ*_h, from the start (theory, section 6)."""
+        problem = self.problem
+        if problem.states is None or problem.baseline_cost is None:
+            raise InputError(
+                "condition_on='all' needs a list of states with known safe costs: give Problem its states and "
+                "baseline_cost, or use condition_on='visited'."
+            )
+        for state in problem.states:
+            if np.isnan(problem.final_reward_of(state)):
+                known = problem.look_up(state)
+                for step in range(problem.horizon):
+                    stage = step if self._stages > 1 else 0
+                    self.remember(stage, known.actions.phi_0, known.baseline_cost[step])
+        facts = self.costs.facts
+        if not facts.misfit.max() <= MISFIT * max(1.0, np.abs(self.rules.threshold).max()):
+            raise AssumptionError(
+                f"Assumption 1 needs the safe costs to be linear in the safe features, but they miss "
+                f"by {facts.misfit.max():.3g}. Check baseline_cost, declare how far it may be off "
+                "(baseline_cost_error), or use condition_on='state', which needs each of them only where it is used."
+            )
+        if not (np.linalg.norm(facts.known, axis=2) <= self.rules.gamma_norm * (1.0 + 1e-9)).all():
+            raise AssumptionError(
+                f"Assumption 4 bounds ‖γ*‖ by {self.rules.gamma_norm}, but the known safe costs alone need a larger "
+                "γ*. Raise gamma_norm."
+            )
 
     @classmethod
     def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
@@ -225,42 +258,6 @@ class SlucbQvi(LeastSquaresAgent):
                 self.visited.baseline_cost[self.visited.index[known.key], step] = self._measured(step, known.key)
 
         return count
-
-
-def known_facts(problem: Problem, gamma_norm: Array) -> tuple[Array, Array, Array]:
-    """THEORY section 6: every known τ_h(s) is an exact linear equation in γ*_h.
-
-    Returns an orthonormal basis (d, p) of what they leave open, the part of γ*_h (H, M, d) that they determine,
-    and a bound (M,) on the norm of the rest.
-    """
-    if problem.states is None or problem.baseline_cost is None:
-        raise InputError(
-            "condition_on='all' needs a list of states with known safe costs: give Problem its states and "
-            "baseline_cost, or use condition_on='state'."
-        )
-    known = [problem.look_up(state) for state in problem.states if np.isnan(problem.final_reward_of(state))]
-    facts = np.array([entry.actions.phi_0 for entry in known])
-    costs = np.array([entry.baseline_cost for entry in known])  # (S, H, M)
-    left, singular, right = np.linalg.svd(facts, full_matrices=False)
-    rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
-    inverse = right[:rank].T @ (left[:, :rank] / singular[:rank]).T  # (d, S)
-    gamma = np.ascontiguousarray(np.einsum("ds,shm->hmd", inverse, costs))
-    reachable = left[:, singular > 1e-12 * singular[0]]
-    flat = costs.reshape(len(costs), -1)
-    misfit = np.abs(reachable @ (reachable.T @ flat) - flat).max()
-    if not misfit <= 1e-6 * max(1.0, np.abs(costs).max()):
-        raise AssumptionError(
-            f"Assumption 1 needs the safe costs to be linear in the safe features, but they miss by {misfit:.3g}. "
-            "Check baseline_cost, or use condition_on='state', which needs each of them only where it is used."
-        )
-    rest = gamma_norm**2 - (gamma**2).sum(axis=2).min(axis=0)
-    if not (rest > -1e-9).all():
-        raise AssumptionError(
-            f"Assumption 4 bounds ‖γ*‖ by {gamma_norm}, but the known safe costs alone need a larger γ*. "
-            "Raise gamma_norm."
-        )
-    complement = np.linalg.svd(right[:rank], full_matrices=True)[2][rank:].T
-    return complement, gamma, np.sqrt(np.maximum(rest, 0.0))
 
 
 def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float, ridge: float) -> Array:

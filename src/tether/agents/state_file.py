@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 
 from tether import __version__
-from tether.compiled import KERNEL
 from tether.errors import InputError, StateFileError
-from tether.learning.tables import Tables
+from tether.kernels.compiled import KERNEL
+from tether.kernels.model import Tables
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
 from tether.problem.problem import KnownState, Problem
 from tether.records import State, StateKey
 
-FORMAT = "tether-state-1"
+FORMAT = "tether-state-2"
 MANIFEST = "manifest.json"
 MANIFEST_HASH = "manifest.sha256"
 
@@ -36,7 +36,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    format: Literal["tether-state-1"]
+    format: Literal["tether-state-2"]
     kind: str
     config: dict[str, Any]
     problem: dict[str, Any]
@@ -128,6 +128,8 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "gamma_norm": list(problem.gamma_norm),
         "confidence": problem.confidence,
         "baseline_cost_known": problem.baseline_cost is not None,
+        "baseline_cost_error": list(problem.baseline_cost_error),
+        "feature_norm": float(problem.feature_norm),
     }
 
 

@@ -157,7 +157,7 @@ def _declared_costs(problem: Problem, log: Log, level: float) -> list[Finding]:
 
 def _conditioning(problem: Problem, log: Log, pooled: bool) -> Finding:
     """How uneven A = λI + Σφφᵀ is, and what its rounding does to bounds."""
-    from tether.learning.confidence import default_cost_ridge
+    from tether.kernels.radius import default_cost_ridge
 
     name, ridge = (
         "conditioning of the Gram matrix",

@@ -5,14 +5,19 @@ A^{-1} n·mean(τ_h(s)φ_0). So the bounds of Eq. (9) can be computed before any
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tether.check.report import Finding
 from tether.check.survey import Survey
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.records import Array
+
+if TYPE_CHECKING:
+    from tether.kernels.model import Rules
+    from tether.kernels.ridge import Costs
 
 MOST_SETS = 100
 """Of more states, this many evenly chosen ones are looked at."""
@@ -27,14 +32,16 @@ FOREVER = 2**40
 
 
 class SafePlay(NamedTuple):
-    """Everything that does not change with n, in the eigenvectors' coordinates of mean(φ_0φ_0ᵀ)."""
+    """What does not change with n."""
 
     ridge: float  # λ
-    values: Array  # eigenvalues of mean(φ_0φ_0ᵀ) (d,)
-    phi_0: Array  # (S, d)
-    rows: list[Array]  # the other actions of each state (N, d)
-    costs: Array  # τ_h(s) (S, H, M)
+    gram: Array  # mean(φ_0φ_0ᵀ) (d, d)
     moment: Array  # mean(τ_h(s)φ_0) (H, M, d)
+    every_phi_0: Array  # safe features in the order in which a_0 is played (S, d)
+    every_cost: Array  # τ_h(s) (S, H, M)
+    sets: list[ActionSet]  # of the states that are looked at: their other actions, a_0 last where they are finite
+    rows: list[Array]  # those other actions (N, d)
+    costs: Array  # τ_h(s) of those states (., H, M)
     stars: list[bool]
     states: list[object]
 
@@ -47,72 +54,105 @@ class Reach(NamedTuple):
 
 
 def prepare(problem: Problem, seen: Survey, randomised: bool = False) -> SafePlay:
-    """Turn the features once. `randomised`: mixtures of a_0 and an action count as rays (Eq. 14)."""
-    from tether.learning.confidence import default_cost_ridge
+    """The sums of safe play, per step. `randomised`: mixtures of a_0 and an action count as rays (Eq. 14)."""
+    from tether.kernels.radius import default_cost_ridge
 
     chosen = np.unique(np.linspace(0, len(seen.sets) - 1, min(len(seen.sets), MOST_SETS)).round().astype(int))
-    phi_0, costs = seen.phi_0, seen.costs
-    values, axes = np.linalg.eigh(phi_0.T @ phi_0 / len(phi_0))
-    rows = []
-    for i in chosen:
+    stars = [randomised or seen.sets[i].is_star for i in chosen]
+    rows, sets = [], list[ActionSet]()
+    for i, star in zip(chosen, stars, strict=True):
         actions = seen.sets[i]
-        others = np.abs(actions.endpoints - actions.phi_0).max(axis=1) > 0.0
-        rows.append(actions.endpoints[others] @ axes)
+        others = actions.endpoints[np.abs(actions.endpoints - actions.phi_0).max(axis=1) > 0.0]
+        rows.append(others)
+        with_safe = np.vstack([others, actions.phi_0])
+        sets.append(StarActions(actions.phi_0, with_safe) if star else FiniteActions(with_safe, len(others)))
     return SafePlay(
         default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension),
-        np.maximum(values, 0.0),
-        phi_0[chosen] @ axes,
+        seen.phi_0.T @ seen.phi_0 / len(seen.phi_0),
+        np.einsum("shm,sd->hmd", seen.costs, seen.phi_0) / len(seen.phi_0),
+        seen.phi_0,
+        seen.costs,
+        sets,
         rows,
-        costs[chosen],
-        np.einsum("shm,sd->hmd", costs, phi_0 @ axes) / len(phi_0),
-        [randomised or seen.sets[i].is_star for i in chosen],
+        seen.costs[chosen],
+        stars,
         [seen.states[i] for i in chosen],
     )
 
 
-def radius_after(problem: Problem, ridge: float, values: Array, count: float) -> Array:
-    """β_c of cost_radius="theorem" when V = count · (eigenvalues), one per constraint (M,)."""
-    from tether.learning.confidence import grid_radius, mixture_radius
-    from tether.learning.ridge import GRID
+def learner_after(problem: Problem, play: SafePlay, steps: int) -> tuple["Rules", "Costs"]:
+    """The default learner's rules and cost data after so many steps of a_0 over the states in turn, without noise."""
+    from tether.kernels.model import ADAPTIVE, KNOWN, SMALLEST, VISITED, Rules
+    from tether.kernels.ridge import new_costs, refresh_spectrum, remember
 
-    events = problem.horizon * problem.constraints / problem.confidence * (1 + len(GRID))
-    grown = count * values
-    best = []
-    for noise, norm in zip(problem.noise, problem.gamma_norm, strict=True):
-        radii = [mixture_radius(float(np.log1p(grown / ridge).sum()), noise, events, ridge, norm)]
-        least = float(grown.min())
-        for mixture in GRID:
-            log_det = float(np.log1p(grown / mixture).sum())
-            radii.append(grid_radius(log_det, least, mixture, noise, events, ridge, norm))
-        best.append(min(radii))
-    return np.array(best)
+    horizon, constraints, dimension = problem.horizon, problem.constraints, problem.dimension
+    rules = Rules(
+        horizon=horizon,
+        explorer=ADAPTIVE,
+        conditioning=KNOWN,
+        memory=VISITED,
+        radius_kind=SMALLEST,
+        reduces_radius=True,
+        threshold=np.array(problem.threshold),
+        noise=np.array(problem.noise),
+        gamma_norm=np.array(problem.gamma_norm),
+        feature_norm=problem.feature_norm,
+        cost_error=np.zeros(constraints),
+        events=horizon * constraints / problem.confidence,
+        tuned_radius=0.0,
+        value_radius=np.zeros(horizon),
+        kappa=np.nan,
+        gap_floor=0.0,
+        warms_up=False,
+        penalty=0.0,
+        known_gamma=np.zeros((0, constraints, dimension)),
+    )
+    costs = new_costs(horizon, dimension, constraints, play.ridge, problem.feature_norm)
+    count = steps / horizon  # observations of each step h
+    costs.gram[:] += count * play.gram
+    costs.moment[:] = count * play.moment
+    costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
+    costs.log_det[:] = 2.0 * np.log(np.diagonal(costs.factor[0])).sum() - dimension * np.log(play.ridge)
+    costs.updates[:] = int(count)
+    refresh_spectrum(costs)
+    work = np.zeros((3, dimension))
+    for step in range(horizon):
+        for state in range(min(len(play.every_phi_0), int(np.ceil(count)))):
+            f, cost = np.array(play.every_phi_0[state]), np.array(play.every_cost[state, step])
+            remember(costs, step, f, cost, rules.gamma_norm, work)
+    return rules, costs
 
 
 def reach_after(problem: Problem, play: SafePlay, steps: int) -> Reach:
-    """Certified lengths (Eq. 9) at every step and state, after n = `steps` steps of a_0 over the states in turn."""
-    count = steps / problem.horizon  # observations of each step h
-    radius = radius_after(problem, play.ridge, play.values, count)
-    gram = play.ridge + count * play.values
-    gamma = count * play.moment / gram  # (H, M, d)
-    scale = 1.0 / np.sqrt(gram)
-    lengths = []
-    for state, rows in enumerate(play.rows):
-        e, v = play.phi_0[state] * scale, rows * scale
-        g00 = max(float(e @ e), 1e-300)  # a safe feature of zero is another finding's business
-        share = v @ e / g00  # (N,)
-        width = np.linalg.norm(v - share[:, None] * e, axis=1)
-        best = np.ones(len(rows))
-        known = play.costs[state]  # (H, M)
-        residual = gamma @ play.phi_0[state] - known
-        reduced = np.sqrt(np.maximum(radius**2 - residual**2 / g00, 0.0))
-        upper = gamma @ rows.T - residual[:, :, None] * share + reduced[:, :, None] * width  # (H, M, N)
-        slack = (np.asarray(problem.threshold) - known)[:, :, None]
-        over = upper - known[:, :, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(over <= slack, 1.0, np.where(play.stars[state], slack / over, 0.0))
-        best = np.where(slack > 0.0, part, 0.0).min(axis=(0, 1)) if len(rows) else best
-        lengths.append(best)
-    return Reach(lengths, float(radius.max()))
+    """Certified lengths (Eq. 9) at every step and state after so many steps of a_0, by the learner's own kernels."""
+    from tether.kernels.bound import examine, fit_costs, limit_lengths
+    from tether.kernels.model import BEST, new_plan
+    from tether.kernels.plan import build, scratch_for, tables_of
+    from tether.kernels.radius import cost_radius
+    from tether.kernels.ridge import new_values, project_rows
+
+    rules, costs = learner_after(problem, play, steps)
+    constraints = range(problem.constraints)
+    values = new_values(problem.horizon, problem.dimension, 1.0, 0)
+    lengths = [np.ones(len(rows)) for rows in play.rows]
+    for step in range(problem.horizon):
+        tables = tables_of(play.sets, play.costs[:, step], np.full(len(play.sets), np.nan))
+        scratch = scratch_for(tables)
+        plan = new_plan(1, len(play.sets), problem.constraints, problem.dimension)
+        fit_costs(costs, rules, plan, scratch, step, 0, step)
+        build(costs, values, rules, tables, scratch, 0, step)
+        for j in constraints:
+            project_rows(tables.features, int(tables.start[-1]), plan.gamma_hat[0, j], scratch.projected[1 + j])
+        for slot, best in enumerate(lengths):
+            scratch.work[:2] = 1.0
+            if examine(rules, tables, plan, scratch, 0, 0, slot) != BEST:
+                best[:] = 0.0
+                continue
+            for j in constraints:
+                limit_lengths(rules, tables, scratch, 0, slot, j)
+            np.minimum(best, scratch.work[0, : len(best)], out=best)
+    radii = [cost_radius(costs, rules, step, j) for step in range(problem.horizon) for j in constraints]
+    return Reach(lengths, float(max(radii)))
 
 
 def first_new(problem: Problem, play: SafePlay) -> int | None:
@@ -202,10 +242,11 @@ def _kinds(stars: list[bool]) -> Iterator[str]:
 
 def _hardest(play: SafePlay) -> tuple[int, float]:
     """The state, and the part of x − share·φ_0 in the null space of mean(φ_0φ_0ᵀ) for its nearest action."""
-    dark = play.values <= 1e-12 * play.values.max()
+    values, axes = np.linalg.eigh(play.gram)
+    dark = values <= 1e-12 * values.max()
     best = (0, 0.0, np.inf)
-    for state, rows in enumerate(play.rows):
-        f = play.phi_0[state]
+    for state, others in enumerate(play.rows):
+        f, rows = play.sets[state].phi_0 @ axes, others @ axes
         rest = rows - np.outer(rows @ f / max(float(f @ f), 1e-300), f)
         hidden = np.linalg.norm(rest[:, dark], axis=1)
         for part, size in zip(hidden, np.linalg.norm(rest, axis=1), strict=True):

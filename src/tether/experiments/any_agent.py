@@ -9,7 +9,7 @@ import numpy as np
 
 from tether.agents.base import Agent
 from tether.agents.rslucb_qvi import RslucbQvi
-from tether.experiments.simulate import BLOCK, Books, new_books
+from tether.experiments.simulate import EPISODES_A_BLOCK, Books, new_books
 from tether.records import Array, Decision, StarAction
 from tether.world.linear_mdp import SAFE_TOLERANCE, LinearMDP, Streams
 from tether.world.planning import optimal_safe_mixture, optimal_safe_policy, policy_values
@@ -35,8 +35,8 @@ def simulate_any(
             agent.observe(transition)
             _note(books, episode, decision, transition.reward, world)
             state = transition.next_state
-        if (episode + 1) % BLOCK == 0 or episode + 1 == episodes:
-            progress(episode % BLOCK + 1)
+        if (episode + 1) % EPISODES_A_BLOCK == 0 or episode + 1 == episodes:
+            progress(episode % EPISODES_A_BLOCK + 1)
     return books
 
 

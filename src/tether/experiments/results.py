@@ -214,7 +214,7 @@ class Results:
 def environment() -> dict[str, str]:
     """Version, platform and kernel: what a result may depend on besides its spec and seed."""
     from tether import __version__
-    from tether.compiled import KERNEL
+    from tether.kernels.compiled import KERNEL
 
     return {
         "version": __version__,

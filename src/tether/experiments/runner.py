@@ -19,7 +19,6 @@ import tether
 from tether.agents.always_safe import AlwaysSafe
 from tether.agents.least_squares import LeastSquaresAgent
 from tether.agents.rslucb_qvi import RslucbQvi
-from tether.compiled import KERNEL
 from tether.errors import TetherError
 from tether.experiments import cells, results, storage
 from tether.experiments.any_agent import simulate_any
@@ -28,6 +27,7 @@ from tether.experiments.results import MANIFEST, RUNS, CellInfo
 from tether.experiments.simulate import simulate
 from tether.experiments.specs import Study, spec_hash
 from tether.experiments.units import Schedule, simulate_units
+from tether.kernels.compiled import KERNEL
 from tether.records import Array
 from tether.world.linear_mdp import LinearMDP, Streams
 

@@ -7,18 +7,28 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tether.agents.rslucb_qvi import RslucbQvi
-from tether.compiled import compiled
 from tether.errors import InputError
-from tether.experiments.simulate import is_due
-from tether.learning.backup import Plan
-from tether.learning.randomised import draw_row
-from tether.learning.statistics import Memory, Rules, observe
-from tether.learning.tables import Tables
+from tether.experiments.episodes import (
+    AT,
+    FALLS,
+    GOALS,
+    PLACE,
+    STEP,
+    TRAJECTORIES,
+    UNIT,
+    UNIT_BASELINE,
+    UNIT_REWARD,
+    UNIT_VIOLATIONS,
+    UNIT_WORST,
+    Lake,
+    UnitRun,
+    run_steps,
+    worst_planned,
+)
 from tether.records import Array
-from tether.world.linear_mdp import SAFE_TOLERANCE, LinearMDP, Streams, draw, play
+from tether.world.linear_mdp import LinearMDP, Streams
 
 GOAL_RETURN, OTHER_RETURN = 6.0, 0.01
 """What the paper pays per trajectory: for reaching the goal, and otherwise."""
@@ -50,33 +60,20 @@ class Schedule(NamedTuple):
     look_every: int = 1  # steps of a trajectory after which that rule is asked again
 
 
-class Lake(NamedTuple):
-    """The world as arrays, for compiled code."""
-
-    theta: Array
-    gamma: Array
-    mu: Array
-    noise: Array
-    initial: Array
-    final: Array  # NaN where the trajectory goes on (S,)
-    rewards: Array  # (S, N), empty if rewards are linear
-    arrival_cost: Array  # (M, S), empty if costs are observed with Gaussian noise
-
-
 def lake_of(world: LinearMDP) -> Lake:
     """The arrays of a stationary world."""
     p = world.problem
     if world.rewards is None and not (world.true_theta == world.true_theta[0]).all():
         raise InputError("interaction units need a world whose rewards, costs and dynamics do not depend on the step.")
     return Lake(
-        world.true_theta[0],
-        world.true_gamma[0],
-        world.true_mu[0],
-        world.noise_scale,
-        world.initial,
-        np.array([p.final_reward_of(state) for state in range(world.state_count)]),
-        np.zeros((0, 0)) if world.rewards is None else world.rewards,
-        np.zeros((0, 0)) if world.arrival_cost is None else world.arrival_cost,
+        theta=np.array(world.true_theta[0]),
+        gamma=np.array(world.true_gamma[0]),
+        mu=np.array(world.true_mu[0]),
+        noise=np.array(world.noise_scale),
+        initial=np.array(world.initial),
+        final=np.array([p.final_reward_of(state) for state in range(world.state_count)]),
+        rewards=np.zeros((0, 0)) if world.rewards is None else np.array(world.rewards),
+        arrival_cost=np.zeros((0, 0)) if world.arrival_cost is None else np.array(world.arrival_cost),
     )
 
 
@@ -91,35 +88,55 @@ def simulate_units(
     """Run `units` interaction units of an agent that knows the states 0..S-1 in this order."""
     agent.register(range(world.state_count))
     lake, books = lake_of(world), UnitBooks(*(np.zeros(units) for _ in UnitBooks._fields))
-    look_every = schedule.look_every if schedule.plan_each == "step" else 0
-    place = np.array([-1, 0], dtype=np.int64)  # state (-1: a trajectory is to begin) and step within the trajectory
+    counted = np.zeros((7, units))
+    counted[UNIT_WORST] = books.planned_worst_cost[:] = -np.inf
+    place = np.array([0, -1, 0, 0], dtype=np.int64)
     for unit in range(units):
-        draws = streams.transitions.random((schedule.steps, 2))
-        normals = streams.noise.standard_normal((schedule.steps, world.problem.constraints))
-        coins = agent.rng.random(schedule.steps)
-        books.worst_cost[unit] = books.planned_worst_cost[unit] = -np.inf
-        at = 0
-        while at < schedule.steps:
-            if schedule.plan_each == "step" or (place[0] < 0 and (schedule.plan_each == "trajectory" or at == 0)):
+        run = UnitRun(
+            draws=streams.transitions.random((schedule.steps, 2)),
+            normals=streams.noise.standard_normal((schedule.steps, world.problem.constraints)),
+            coins=agent.rng.random(schedule.steps),
+            counters=place,
+            receding=schedule.receding,
+            look_every=schedule.look_every if schedule.plan_each == "step" else 0,
+            planned_growth=agent.planned_growth,
+            books=counted,
+            feature=np.zeros(world.problem.dimension),
+            numbers=np.zeros(1 + world.problem.constraints),
+        )
+        place[AT], place[UNIT] = 0, unit
+        while place[AT] < schedule.steps:
+            at, begins = int(place[AT]), place[PLACE] < 0
+            if schedule.plan_each == "step" or (begins and (schedule.plan_each == "trajectory" or at == 0)):
                 _plan(agent, lake, unit, books)
-            before = at
-            at = run_steps(
-                agent.memory, agent.rules, agent.tables, agent.current, lake, draws, normals, coins, at, place,
-                schedule.receding, look_every, agent.planned_log_det, unit, books,
+            run_steps(
+                agent.costs, agent.values, agent.rules, agent.tables, agent.current, agent.scratch, lake, run
             )  # fmt: skip
-            agent.note_steps(at - before)
-            if place[0] < 0 and not schedule.restarts:
+            agent.note_steps(int(place[AT]) - at)
+            if place[PLACE] < 0 and not schedule.restarts:
                 break
         if not schedule.restarts:
-            place[:] = -1, 0
-        ended = books.trajectories[unit]
-        if ended > 0:
-            books.success[unit] = books.goals[unit] / ended
-            lost = ended - books.goals[unit]
-            books.average_return[unit] = (GOAL_RETURN * books.goals[unit] + OTHER_RETURN * lost) / ended
+            place[PLACE], place[STEP] = -1, 0
         if progress is not None:
             progress(1)
-    return books
+    return _closed(books, counted)
+
+
+def _closed(books: UnitBooks, counted: Array) -> UnitBooks:
+    """The books with what compiled code has counted, and the shares that follow from it."""
+    ended, goals = counted[TRAJECTORIES], counted[GOALS]
+    some = np.maximum(ended, 1.0)
+    return books._replace(
+        trajectories=ended,
+        goals=goals,
+        falls=counted[FALLS],
+        success=goals / some,
+        average_return=(GOAL_RETURN * goals + OTHER_RETURN * (ended - goals)) / some,
+        reward=counted[UNIT_REWARD],
+        violations=counted[UNIT_VIOLATIONS],
+        worst_cost=counted[UNIT_WORST],
+        baseline=counted[UNIT_BASELINE],
+    )
 
 
 def _plan(agent: RslucbQvi, lake: Lake, unit: int, books: UnitBooks) -> None:
@@ -128,105 +145,6 @@ def _plan(agent: RslucbQvi, lake: Lake, unit: int, books: UnitBooks) -> None:
     agent.plan()
     if agent.current.made[0] > made:
         books.plans[unit] += 1
-        worst = worst_planned(agent.tables, agent.current, lake, agent.rules.threshold)
+        costs = np.empty(agent.tables.features.shape[1])
+        worst = worst_planned(agent.tables, agent.current, lake, agent.rules.threshold, costs)
         books.planned_worst_cost[unit] = max(books.planned_worst_cost[unit], worst)
-
-
-@compiled
-def expected_cost(tables: Tables, probabilities: Array, slot: int, gamma: Array) -> float:
-    """⟨γ*, φ^θ(s)⟩ of one state's mixture, for one constraint."""
-    total, left = 0.0, 1.0
-    for i in range(probabilities.shape[0]):
-        if probabilities[i] > 0.0:
-            cost = 0.0
-            for k in range(gamma.shape[0]):
-                cost += gamma[k] * tables.features[k, tables.start[slot] + i]
-            total += probabilities[i] * cost
-            left -= probabilities[i]
-    if tables.is_star[slot]:
-        for k in range(gamma.shape[0]):
-            total += left * gamma[k] * tables.phi_0[k, slot]
-    return total
-
-
-@compiled
-def worst_planned(tables: Tables, plan: Plan, lake: Lake, threshold: Array) -> float:
-    """The largest true expected cost over τ that a plan holds, where a_0 itself is not over τ."""
-    worst = -np.inf
-    rows = tables.start[tables.slots[0]]
-    cost = np.zeros((threshold.shape[0], rows))
-    for j in range(threshold.shape[0]):
-        for k in range(tables.features.shape[0]):
-            for row in range(rows):
-                cost[j, row] += lake.gamma[j, k] * tables.features[k, row]
-    for step in range(plan.mixture.shape[0]):
-        for slot in range(tables.slots[0]):
-            if lake.final[slot] == lake.final[slot]:
-                continue
-            for j in range(threshold.shape[0]):
-                total = 0.0
-                for row in range(tables.start[slot], tables.start[slot + 1]):
-                    total += plan.mixture[step, row] * cost[j, row]
-                worst = max(worst, total - threshold[j])
-    return worst
-
-
-@compiled
-def run_steps(
-    memory: Memory,
-    rules: Rules,
-    tables: Tables,
-    plan: Plan,
-    lake: Lake,
-    draws: Array,
-    normals: Array,
-    coins: Array,
-    at: int,
-    place: NDArray[np.int64],
-    receding: bool,
-    look_every: int,
-    planned_log_det: Array,
-    unit: int,
-    books: UnitBooks,
-) -> int:
-    """Play from draw `at` on until the unit or the trajectory is over or a plan is due; returns the next draw."""
-    stages, dimension = memory.value.gram.shape[0], tables.features.shape[0]
-    feature, costs = np.empty(dimension), np.empty(rules.threshold.shape[0])
-    steps = draws.shape[0]
-    if place[0] < 0:
-        place[0], place[1] = draw(lake.initial, draws[at, 1]), 0
-    while at < steps:
-        state, step = place[0], place[1]
-        planned = 0 if receding else step
-        first, last = tables.start[state], tables.start[state + 1]
-        mixture = plan.mixture[planned, first:last]
-        row = draw_row(mixture, tables.baseline_row[state], coins[at])
-        taken = tables.baseline_row[state] if row < 0 else row
-        for k in range(dimension):
-            feature[k] = tables.phi_0[k, state] if row < 0 else tables.features[k, first + row]
-        over = -np.inf
-        for j in range(costs.shape[0]):
-            over = max(over, expected_cost(tables, mixture, state, lake.gamma[j]) - rules.threshold[j])
-        books.worst_cost[unit] = max(books.worst_cost[unit], over)
-        books.violations[unit] += 1.0 if over > SAFE_TOLERANCE else 0.0
-        reward, arrived = play(lake.theta, lake.gamma, lake.mu, lake.noise, feature, normals[at], draws[at, 0], costs)
-        if lake.rewards.shape[0] > 0:
-            reward = lake.rewards[state, taken]
-        for j in range(lake.arrival_cost.shape[0]):
-            costs[j] = lake.arrival_cost[j, arrived]
-        stage = planned if stages > 1 else 0
-        observe(memory, rules, stage, planned, feature, reward, costs, True, arrived)
-        books.reward[unit] += reward
-        books.baseline[unit] += (1.0 - plan.length[planned, state]) / steps
-        at += 1
-        place[0], place[1] = arrived, step + 1
-        final = lake.final[arrived]  # NaN where the trajectory goes on
-        if final == final or (place[1] >= rules.horizon and not receding):
-            books.trajectories[unit] += 1.0
-            books.goals[unit] += 1.0 if final > 0.0 else 0.0
-            books.falls[unit] += 1.0 if final <= 0.0 else 0.0
-            place[0] = -1
-            return at
-        if look_every > 0 and place[1] % look_every == 0 and is_due(memory, True, planned_log_det):
-            return at
-    return at

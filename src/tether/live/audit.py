@@ -151,6 +151,7 @@ def summary_of(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
         "reason": body["reason"],
         "bounds": [float(limit["bound"]) for limit in shown["limits"]],
         "radii": [float(limit["radius"]) for limit in shown["limits"]],
+        "facts": [int(limit.get("facts", 0)) for limit in shown["limits"]],
         "library": shown["library"],
         "kernel": shown["kernel"],
     }

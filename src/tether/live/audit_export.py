@@ -40,6 +40,7 @@ def export(store: Store, folder: Path) -> dict[str, int]:
         *(column(name, pa.float64()) for name in ("observed_at", "decided_at", "certified")),
         *(column(name, numbers) for name in ("feature", "bound", "threshold", "margin", "radius", "baseline_cost")),
         *(column(name, numbers) for name in ("gate_bound", "proposed_bound", "drawn")),
+        column("facts", pa.list_(pa.int64())),
         *(column(name, pa.int64()) for name in ("data_version", "rests_on")),
     ]
     outcomes = [
@@ -102,6 +103,7 @@ def _decision(entry: Entry, held: dict[str, str]) -> dict[str, Any]:
         **{name: _numbers(limits, name) for name in ("bound", "threshold", "margin", "radius")},
         **{name: _numbers(limits, name) for name in ("baseline_cost", "gate_bound")},
         **{name: limits[0][name] for name in ("origin", "bounds")},
+        "facts": [int(limit.get("facts", 0)) for limit in limits],
         "mixture": None if certificate["mixture"] is None else canonical(certificate["mixture"]),
         "proposed_bound": None if proposal is None else _numbers(proposal["limits"], "bound"),
         "rests_on": certificate["seq"],

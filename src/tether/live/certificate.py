@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from tether import __version__
-from tether.agents.state_file import KERNEL  # type: ignore[attr-defined]  # its own home is part of the kernels' digest
+from tether.kernels.compiled import KERNEL
+from tether.problem.problem import Problem
 from tether.records import CostBound, Origin, Radius
 
 
@@ -16,7 +17,8 @@ class Limit:
     """The evidence for one constraint: cost <= bound <= threshold, with this radius.
 
     `bounds` says what is bounded ("cost" or "expected cost"), `gate_bound` is what the independent gate computed
-    (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown.
+    (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts` is how many
+    remembered safe costs the bound rests on, beside that of the state itself.
     """
 
     bound: float
@@ -26,6 +28,7 @@ class Limit:
     baseline_cost: float | None
     bounds: str = "cost"
     gate_bound: float | None = None
+    facts: int = 0
 
     @property
     def margin(self) -> float:
@@ -36,8 +39,16 @@ class Limit:
     def of(cls, evidence: CostBound, gate_bound: float | None = None) -> Self:
         """The evidence of a Decision, with the gate's own bound."""
         known = None if math.isnan(evidence.baseline_cost) else evidence.baseline_cost
-        radius = evidence.radius
-        return cls(evidence.bound, evidence.threshold, radius.value, radius.origin, known, evidence.bounds, gate_bound)
+        return cls(
+            evidence.bound,
+            evidence.threshold,
+            evidence.radius.value,
+            evidence.radius.origin,
+            known,
+            evidence.bounds,
+            gate_bound,
+            evidence.facts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +118,7 @@ class Certificate:
                     "baseline_cost": _number(limit.baseline_cost),
                     "bounds": limit.bounds,
                     "gate_bound": _number(limit.gate_bound),
+                    "facts": limit.facts,
                 }
                 for limit in self.limits
             ],
@@ -135,6 +147,7 @@ class Certificate:
                 _maybe(entry["baseline_cost"]),
                 entry["bounds"],
                 _maybe(entry["gate_bound"]),
+                int(entry.get("facts", 0)),
             )
             for entry in value["limits"]
         )
@@ -146,13 +159,15 @@ class Certificate:
         return replace(self, reason=reason, detail=detail)
 
 
-def baseline_evidence(
-    baseline_cost: Any, threshold: tuple[float, ...], radii: tuple[Radius, ...]
-) -> tuple[CostBound, ...]:
-    """The evidence for a_0(s): its declared cost τ_h(s) (M,), or, where that is unknown, that it was declared safe."""
+def baseline_evidence(problem: Problem, baseline_cost: Any, radii: tuple[Radius, ...]) -> tuple[CostBound, ...]:
+    """The evidence for a_0(s): its declared cost τ_h(s) (M,), or, where that is unknown, that it was declared safe.
+
+    Where the cost is known up to an error bar, a_0 costs at most the upper end of it, and at most τ.
+    """
+    errors = problem.baseline_cost_error
     return tuple(
-        CostBound(tau if math.isnan(cost) else float(cost), tau, radius, float(cost))
-        for cost, tau, radius in zip(baseline_cost, threshold, radii, strict=True)
+        CostBound(tau if math.isnan(cost) else min(cost + error, max(cost, tau)), tau, radius, cost)
+        for cost, error, tau, radius in zip(map(float, baseline_cost), errors, problem.threshold, radii, strict=True)
     )
 
 

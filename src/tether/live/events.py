@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue, NonNegativeI
 from tether.errors import AlteredLog, InputError
 from tether.live.store import Draft, Entry
 
-EDITION = 2
-"""Of the events' meaning. A log that was started with another one is refused: its rows and counts would be misread."""
+EDITION = 3
+"""Of the events' meaning. A log that was started with another one is refused: its entries would be misread, or its
+decisions would not come out the same when they are computed again."""
 
 
 class Event(BaseModel):
@@ -37,7 +38,7 @@ class DecisionMade(Event):
     `key` is the caller's idempotency key. In shadow mode `played` is a0 and `proposed` what would have been played;
     `proposal` is the certificate of what was proposed, where that was not played. `decided_at` is the advisor's clock,
     `certified` the share of D(s) that is certified. Where the certificate speaks of a mixture, `drawn` is φ (d,) of the
-    action that was drawn from it.
+    action that was drawn from it. `safe_feature` is φ (d,) of a0, where safe costs are remembered.
     """
 
     kind: ClassVar[str] = "decision"
@@ -59,6 +60,7 @@ class DecisionMade(Event):
     proposal: dict[str, JsonValue] | None = None
     certified: FiniteFloat | None = None
     drawn: list[FiniteFloat] | None = None
+    safe_feature: list[FiniteFloat] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """One entry per decision, and one per idempotency key. The key comes first: a repeat gets the old decision."""
@@ -70,7 +72,8 @@ class OutcomeRecorded(Event):
     """What was seen after a decision. `feature` (d,) is φ of the action that was *applied*; `cost` (M,) or null.
 
     `bound` (M,) is the certificate's, if it speaks of the applied action, or of the mixture that it was `drawn` from.
-    `rests_on` is the entry up to which the log was read for the decision: the certificate's `seq`.
+    `rests_on` is the entry up to which the log was read for the decision: the certificate's `seq`. `safe_feature` (d,)
+    and `safe_cost` (M,) are what was declared of a0 in this state when the decision was made: a fact to be remembered.
     """
 
     kind: ClassVar[str] = "outcome"
@@ -86,6 +89,8 @@ class OutcomeRecorded(Event):
     bound: list[FiniteFloat] | None = None
     drawn: bool = False
     rests_on: NonNegativeInt = 0
+    safe_feature: list[FiniteFloat] | None = None
+    safe_cost: list[FiniteFloat] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """Exactly one outcome per decision."""

@@ -13,8 +13,9 @@ import numpy as np
 
 from tether import __version__
 from tether.agents.slucb_qvi import SlucbConfig
-from tether.agents.state_file import KERNEL, fingerprint  # type: ignore[attr-defined]  # see certificate.py
+from tether.agents.state_file import fingerprint
 from tether.errors import AlteredLog, InputError, StoreError, TetherError
+from tether.kernels.compiled import KERNEL
 from tether.live.certificate import Certificate, Limit, baseline_evidence
 from tether.live.decisions import Status
 from tether.live.events import EDITION, Configured, Event, Tripped
@@ -210,7 +211,7 @@ class Follower:
     def _baseline_certificate(self, known: KnownState, step: int, reason: str, detail: str) -> Certificate:
         """The certificate of a_0(s), which rests on its declared cost alone."""
         radii = (Radius(math.inf, "none"),) * self.problem.constraints
-        evidence = baseline_evidence(known.baseline_cost[step], self.problem.threshold, radii)
+        evidence = baseline_evidence(self.problem, known.baseline_cost[step], radii)
         limits, phi_0 = tuple(Limit.of(shown) for shown in evidence), tuple(known.actions.phi_0.tolist())
         learner, head = self._replica.learner, self._replica.head
         return Certificate(phi_0, limits, True, reason, detail, learner.version, *head, learner.model_hash(step))

@@ -1,35 +1,40 @@
 """The gate: a second, simple code path that recomputes a bound from its own sums before an action leaves.
 
-It shares no code with `tether.learning`. Where the learner keeps triangular factors by plane rotations in machine code,
-the gate adds φφᵀ and zφ in compensated sums of its own and takes an eigendecomposition, in plain numpy. Both compute
-THEORY section 1:
+It shares no code with `tether.kernels`. The learner keeps triangular factors by plane rotations in machine code, and
+solves the regression in the complement of the facts it remembers. The gate has sums of φφᵀ and zφ and a list of facts
+of its own, takes an eigendecomposition, and conditions on the facts in whitened coordinates, in plain numpy. Both
+compute docs/theory.md sections 1 and 17:
 
-    share = fᵀGx / fᵀGf,  y = x − share·f,  bound(x) = share·τ_s + ⟨ĝ, y⟩ + β_s ‖y‖_G
+    share = fᵀGx / fᵀGf,  y = x − share·f,  bound(x) = share·τ_s + ⟨ĝ, y⟩ + β_s ‖y‖_G     (ĝ, G and β given the facts)
 
 An action leaves only if (1) it is in D(s) and φ is its feature, (2) the certificate's radius is no smaller than the
-theorem's, (3) the certificate's bound is, with its own radius, the gate's within a stated rounding, and (4) both are
-under τ. Facts about γ* that follow from declared costs alone (`condition_on="all"`) are taken from the learner.
+theorem's, less what the gate's own facts take off it, and it names as many facts, (3) the certificate's bound is, with
+its own radius, the gate's within a stated rounding, (4) both are under τ, and (5) facts and data do not contradict each
+other.
 """
 
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from typing import NamedTuple
 
 import numpy as np
 
+from tether.live.gate_facts import ExactFacts, WeighedFacts
 from tether.live.gate_model import (
-    ULP,
+    SPANNED,
     Geometry,
     Model,
-    Terms,
-    add_to,
+    Parts,
     bound_at,
     conditioned,
     conditioned_bounds,
-    norms,
+    contradicts,
+    most_upward,
+    open_part,
     plain,
     plain_bounds,
     solve,
 )
+from tether.live.gate_terms import ULP, Terms, add_to
 from tether.live.mixed import Drawn, not_drawn, weights_of
 from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState
@@ -39,8 +44,8 @@ WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
 
 
-MIXED = 1e-6
-"""Certificates enlarge a mixture's width by up to √1e-13 of the widths of its parts; the gate allows thrice that."""
+ONE = np.ones(1)
+GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class Point(NamedTuple):
@@ -50,15 +55,15 @@ class Point(NamedTuple):
     action: Action
     mixture: Mixture | None
 
-    def parts(self, actions: ActionSet) -> tuple[Array, Array]:
-        """(shares (n,), ends (n, d)) with φ = f + Σ shares·(ends − f); n = 1 unless mixed."""
+    def parts(self, actions: ActionSet) -> Parts:
+        """What φ is made of."""
         if self.mixture is not None:
             weights = weights_of(actions, self.mixture.probabilities)
             rows = np.flatnonzero(weights)
-            return weights[rows], actions.endpoints[rows]
+            return Parts(weights[rows], actions.endpoints[rows], mixed=True)
         if isinstance(self.action, StarAction):
-            return np.array([self.action.length]), actions.endpoints[[self.action.ray]]
-        return np.ones(1), self.feature[None]
+            return Parts(np.array([self.action.length]), actions.endpoints[self.action.ray : self.action.ray + 1])
+        return Parts(ONE, self.feature[None])
 
 
 class Verdict(NamedTuple):
@@ -70,38 +75,59 @@ class Verdict(NamedTuple):
 
 
 class Gate:
-    """Sums of its own, and the check. `gram` (G, p, p) starts at λI, `moment` (G, M, p) at 0."""
+    """Sums and facts of its own, and the check. `gram` (G, d, d) starts at λI, `moment` (G, M, d) at 0."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        rank, constraints = terms.basis.shape[1], len(terms.threshold)
-        self.gram = np.tile(terms.ridge * np.eye(rank), (terms.stages, 1, 1))
-        self.moment = np.zeros((terms.stages, constraints, rank))
+        d, constraints = terms.dimension, len(terms.threshold)
+        self.gram = np.tile(terms.ridge * np.eye(d), (terms.stages, 1, 1))
+        self.moment = np.zeros((terms.stages, constraints, d))
         self.gram_rest = np.zeros_like(self.gram)  # what rounding dropped from each sum (Kahan)
         self.moment_rest = np.zeros_like(self.moment)
         self.count = np.zeros(terms.stages, dtype=np.int64)
-        self._solved: dict[int, tuple[int, Model | None]] = {}
+        self.facts: ExactFacts | WeighedFacts
+        self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
+        self._solved: dict[int, Model | None] = {}
 
     def arrays(self) -> dict[str, Array]:
         """The state, by name: what a snapshot keeps."""
         names = ("gram", "moment", "gram_rest", "moment_rest", "count")
-        return {name: getattr(self, name) for name in names}
+        mine = {name: getattr(self, name) for name in names}
+        return mine | {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
 
     def take(self, arrays: dict[str, Array]) -> None:
         """The reverse of `arrays`."""
         for name, mine in self.arrays().items():
+            if mine.shape != arrays[name].shape:
+                raise ValueError(f"{name} of the gate has shape {arrays[name].shape}, not {mine.shape}")
             mine[...] = arrays[name]
+        if isinstance(self.facts, ExactFacts):
+            self.facts.forget_spans()
         self._solved.clear()
 
     def add(self, step: int, feature: Array, cost: Array) -> None:
         """One observed cost z (M,) of φ (d,). A missing cost must not come here."""
-        stage = step if self.terms.stages > 1 else 0
-        inside = feature @ self.terms.basis
-        rest = cost - self.terms.known_gamma[step] @ feature
-        add_to(self.gram[stage], self.gram_rest[stage], np.outer(inside, inside))
-        add_to(self.moment[stage], self.moment_rest[stage], np.outer(rest, inside))
+        stage = self._stage(step)
+        add_to(self.gram[stage], self.gram_rest[stage], np.outer(feature, feature))
+        add_to(self.moment[stage], self.moment_rest[stage], np.outer(cost, feature))
         self.count[stage] += 1
         self._solved.pop(stage, None)
+
+    def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
+        """The safe cost τ_s (M,) of a state whose safe action has feature f (d,): a fact about γ*_h, if any is kept."""
+        if self.terms.memory != "state" and self.terms.error is not None:
+            stage = self._stage(step)
+            self.facts.remember(stage, phi_0, baseline_cost)
+            self._solved.pop(stage, None)
+
+    def weigh(self, stage: int, weight: float) -> None:
+        """Facts with an error bar count with weight w from now on, as many as there are by now. Any w is valid."""
+        if isinstance(self.facts, WeighedFacts):
+            self.facts.weigh(stage, weight)
+            self._solved.pop(stage, None)
+
+    def _stage(self, step: int) -> int:
+        return step if self.terms.stages > 1 else 0
 
     def check(
         self,
@@ -165,74 +191,128 @@ class Gate:
         """(bound of a_0(s), bounds (N,) of the candidates) for one constraint."""
         terms, f, rows = self.terms, known.actions.phi_0, known.actions.endpoints
         declared = float(known.baseline_cost[step, j])
-        if terms.conditioning == "state":
+        if terms.exact and open_part(model, f) > SPANNED:
             return declared, conditioned_bounds(model, rows, f, declared, j, terms.reduces)
-        upper = plain_bounds(model, np.vstack([f, rows]) @ terms.basis, j)
-        if terms.conditioning == "unknown":
-            return float(upper[0]), upper[1:]
-        return declared, rows @ terms.known_gamma[step, j] + upper[1:]
+        upper = plain_bounds(model, rows, j)
+        start = declared if terms.exact else min(float(plain_bounds(model, f[None], j)[0]), self._start(declared, j))
+        return start, upper
+
+    def _start(self, declared: float, j: int) -> float:
+        """The most that a_0(s) may cost, by what was declared: τ_s + e, infinite if it is unknown."""
+        return inf if self.terms.error is None else declared + float(self.terms.error[j])
 
     def _examine(
         self, model: Model, step: int, known: KnownState, point: Point, j: int, shown: CostBound
     ) -> tuple[str, float, float]:
         """(why not, the gate's bound, its rounding) for one constraint."""
-        tau, radius = float(self.terms.threshold[j]), model.radii[j]
+        tau, least = float(self.terms.threshold[j]), model.radii[j]
         if shown.threshold != tau:
             return f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}", inf, inf
-        if not shown.radius.value >= radius:
-            return f"its radius {shown.radius.value:.6g} is smaller than the least valid one, {radius:.6g}", inf, inf
-        shape = self._shape(model, step, known, point, j)
-        own, _ = bound_at(model, shape, j, radius)
-        same, doubt = bound_at(model, shape, j, shown.radius.value)
-        upward = doubt + shown.radius.value * self._rounded_up(model, known, point)
-        if not (isfinite(own) and isfinite(same) and isfinite(shown.bound) and isfinite(upward)):
+        if shown.facts != model.facts:
+            return f"it rests on {shown.facts} remembered facts, but the gate has {model.facts}", inf, inf
+        if model.troubles[j]:
+            return model.troubles[j], inf, inf
+        if isnan(least):
+            return "the remembered safe costs contradict the data", inf, inf
+        if not shown.radius.value >= least:
+            return f"its radius {shown.radius.value:.6g} is smaller than the least valid one, {least:.6g}", inf, inf
+        return self._compare(model, step, known, point, j, shown)
+
+    def _compare(
+        self, model: Model, step: int, known: KnownState, point: Point, j: int, shown: CostBound
+    ) -> tuple[str, float, float]:
+        """`_examine` once the radius is found valid: the bounds, with it and with the least one."""
+        tau, radius, declared = shown.threshold, shown.radius.value, float(known.baseline_cost[step, j])
+        if self.terms.exact:
+            shape = self._shape(model, known, point, declared, j)
+            if shape is None:
+                return f"the remembered facts say that a_0 costs something else than {declared!r}", inf, inf
+            own, _ = bound_at(model, shape, j, model.radii[j])
+            same, doubt = bound_at(model, shape, j, radius)
+            highest, gap = same + most_upward(shape, radius), tau - declared
+        else:
+            own, *_ = self._measured(model, known, point, declared, j, model.radii[j])
+            same, highest, doubt = self._measured(model, known, point, declared, j, radius)
+            if shown.bound < same - doubt:  # cut shorter, for a margin?
+                same = min(same, self._along_chords(model, known, point, declared, j, radius))
+                own = min(own, self._along_chords(model, known, point, declared, j, model.radii[j]))
+            start = self._start(declared, j)
+            gap = tau - start if start < tau else abs(tau)
+        if not all(isfinite(number) for number in (own, same, highest, shown.bound, doubt)):
             return "a bound is not finite, or the safe cost contradicts the data", own, doubt
-        declared = float(known.baseline_cost[step, j])
-        gap = tau - declared if isfinite(declared) else abs(tau)
-        if upward > WORST_DOUBT * gap:
+        if doubt > WORST_DOUBT * gap:
             return (
-                f"rounding of {upward:.3g} is too much beside a gap of {gap:.3g}: the data are ill-conditioned",
+                f"rounding of {doubt:.3g} is too much beside a gap of {gap:.3g}: the data are ill-conditioned",
                 own,
                 doubt,
             )
-        if not -doubt <= shown.bound - same <= upward:
-            return f"the certificate's bound is {shown.bound!r}, the gate's {same!r}, ± {upward:.3g}", own, doubt
+        if not same - doubt <= shown.bound <= highest + doubt:
+            return f"the certificate's bound is {shown.bound!r}, the gate's {same!r}, ± {doubt:.3g}", own, doubt
         if not (shown.bound <= tau and own <= tau + doubt):
             return f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}", own, doubt
         return "", own, doubt
 
-    def _shape(self, model: Model, step: int, known: KnownState, point: Point, j: int) -> Geometry:
-        """What the bound at a point is made of, for one constraint."""
-        terms, f, declared = self.terms, known.actions.phi_0, float(known.baseline_cost[step, j])
-        shares, ends = point.parts(known.actions)
-        if terms.conditioning == "state":
-            shape = conditioned(model, point.feature, f, declared, j, terms.reduces)
-            # certificates round outward by the end of the ray, which may lie farther out than the point
-            return shape._replace(norm=max(shape.norm, float(shares @ norms(model, ends))))
-        if terms.conditioning == "unknown":  # certificates round outward by both ends of the ray
-            norm = sum(plain(model, end, j).norm for end in (*ends, f))
-            return plain(model, point.feature, j)._replace(norm=norm)
-        # c(f) is a known fact, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
-        away = shares @ ends
-        shape = plain(model, away @ terms.basis, j)
-        known_part = declared * (1.0 - float(shares.sum())) + float(terms.known_gamma[step, j] @ away)
-        return shape._replace(mean=known_part + shape.mean)
+    def _shape(self, model: Model, known: KnownState, point: Point, declared: float, j: int) -> Geometry | None:
+        """What the bound at a point is made of where τ_s is known; None if the remembered facts deny it."""
+        f, parts = known.actions.phi_0, point.parts(known.actions)
+        if open_part(model, f) > SPANNED:
+            return conditioned(model, point.feature, parts, f, declared, j, self.terms.reduces)
+        if contradicts(model, f, declared, j):
+            return None
+        # c(f) is settled, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
+        shape = plain(model, parts.shares @ parts.ends, parts, j)
+        return shape._replace(mean=declared * (1.0 - float(parts.shares.sum())) + shape.mean)
 
-    def _rounded_up(self, model: Model, known: KnownState, point: Point) -> float:
-        """By how much the certificate may have enlarged the width of a mixture."""
-        if point.mixture is None:
-            return 0.0
-        shares, ends = point.parts(known.actions)
-        return MIXED * float(shares @ norms(model, ends @ self.terms.basis))
+    def _measured(
+        self, model: Model, known: KnownState, point: Point, declared: float, j: int, radius: float
+    ) -> tuple[float, float, float]:
+        """(the gate's bound, the highest one that is as valid, rounding) where τ_s is known up to e, or not at all.
+
+        Without conditioning it is U(φ); from a_0 on it is (1 − Σα)(τ_s + e) + U(Σα·end), section 17 (b). Both hold.
+        """
+        parts = point.parts(known.actions)
+        both = np.vstack([parts.ends, known.actions.phi_0])  # certificates round outward by both ends of the ray
+        shape = plain(model, point.feature, Parts(np.ones(len(both)), both), j)
+        free, doubt = bound_at(model, shape, j, radius)
+        start = self._start(declared, j)
+        if not isfinite(start):
+            return free, free, doubt
+        shape = plain(model, parts.shares @ parts.ends, parts, j)
+        away, other = bound_at(model, shape, j, radius)
+        tied = (1.0 - float(parts.shares.sum())) * start + away
+        most = tied + most_upward(shape, radius)
+        return min(free, tied), max(free, most), max(doubt, other)
+
+    def _along_chords(
+        self, model: Model, known: KnownState, point: Point, declared: float, j: int, radius: float
+    ) -> float:
+        """The least bound that c = (1 − α/t) c(f) + (α/t) c(x(t)) proves, over all longer lengths t on the same ray.
+
+        A certificate for x(t) that is cut to α lies on the chord from τ_s + e. Its slope (U(x(t)) − τ_s − e)/t first
+        falls and then rises, since U is convex: golden sections find its minimum, and any t gives a valid bound.
+        """
+        action, f, start = point.action, known.actions.phi_0, self._start(declared, j)
+        if point.mixture is not None or not isinstance(action, StarAction) or not isfinite(start):
+            return inf
+        away = known.actions.endpoints[action.ray] - f
+
+        def slope(t: float) -> float:
+            x = f + t * away
+            return (bound_at(model, plain(model, x, Parts(ONE, x[None]), j), j, radius)[0] - start) / t
+
+        low, high = action.length, 1.0
+        for _ in range(60):
+            left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+            low, high = (low, right) if slope(left) <= slope(right) else (left, high)
+        return start + action.length * min(slope(low), slope(high))
 
     def _model(self, step: int) -> Model | None:
-        """The stage of a step, solved once per observation."""
-        stage = step if self.terms.stages > 1 else 0
-        count = int(self.count[stage])
-        solved = self._solved.get(stage)
-        if solved is None or solved[0] != count:
-            solved = self._solved[stage] = (count, solve(self.terms, self.gram[stage], self.moment[stage], count))
-        return solved[1]
+        """The stage of a step, solved once per change."""
+        stage = self._stage(step)
+        if stage not in self._solved:
+            sums = self.gram[stage], self.moment[stage], int(self.count[stage])
+            self._solved[stage] = solve(self.terms, *sums, self.facts, stage)
+        return self._solved[stage]
 
 
 def _row_of(known: KnownState, action: Action) -> int:

@@ -178,6 +178,7 @@ def _judgment(
         "proposal": None if offered is None else offered.to_json(),
         "certified": _certified(learner, ledger, request, known),
         "drawn": None if proposal is None or certificate.mixture is None else proposal.feature.tolist(),
+        "safe_feature": known.actions.phi_0.tolist() if learner.remembers else None,
     }
     return Judgment(body, certificate, offered, refused)
 
@@ -225,7 +226,7 @@ def _of_the_safe_action(
     if proposal is not None:
         radii = tuple(shown.radius for shown in proposal.evidence)
         reason, detail = objection if reason else (proposal.reason, proposal.detail)
-    evidence = baseline_evidence(known.baseline_cost[step], problem.threshold, radii)
+    evidence = baseline_evidence(problem, known.baseline_cost[step], radii)
     limits = tuple(Limit.of(shown) for shown in evidence)
     return Certificate(tuple(known.actions.phi_0.tolist()), limits, True, reason, detail, *rests_on)
 
@@ -236,6 +237,7 @@ def _refusal(id: str, proposal: Proposal, verdict: Verdict) -> GateRefused:
     theirs: dict[str, Any] = {
         "bounds": [str(each.bound) for each in shown],
         "radii": [str(each.radius.value) for each in shown],
+        "facts": [each.facts for each in shown],
     }
     mine: dict[str, Any] = {
         "bounds": [str(own) for own in verdict.bounds],

@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tether.agents.checks import check_step, checked_feature
+from tether.agents.checks import check_step, checked_costs, checked_feature
+from tether.agents.saved_agent import arrays_in
 from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
 from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import InputError, StateFileError, TetherError
-from tether.learning.safe_sets import ALL, STATE
-from tether.learning.statistics import observe
+from tether.kernels.model import ALL, STATE
+from tether.kernels.ridge import observe_cost
 from tether.live.gate import Gate
-from tether.live.gate_model import Terms
+from tether.live.gate_facts import WeighedFacts
+from tether.live.gate_terms import Terms
 from tether.live.live_agent import Algorithm, LiveAgent, LiveMixer, live_agent
 from tether.live.states import StateCodec
 from tether.live.store import Entry
 from tether.problem.problem import KnownState, Problem
-from tether.records import Decision, State, Transition
+from tether.records import Array, Decision, State, Transition
 
-FORMAT = "tether-learner-1"
+FORMAT = "tether-learner-2"
 MOST_KNOWN = 4096
 """States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
 
@@ -70,7 +71,7 @@ class Learner:
         if watch:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
-        self.gate = Gate(terms_of(self.agent))
+        self.gate = gate_of(self.agent)
         self.seq = 0
         self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
@@ -84,6 +85,11 @@ class Learner:
     def version(self) -> int:
         """Number of outcomes learned from."""
         return self.agent.data_version
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an outcome must say what the safe action of its state was declared to cost."""
+        return self.agent.remembers
 
     @property
     def alarm(self) -> Alarm | None:
@@ -119,6 +125,8 @@ class Learner:
         step, cost, reward = int(body["step"]), body["cost"], body["reward"]
         feature = np.array(body["feature"], dtype=np.float64)  # checked by whoever adds it first
         costs = None if cost is None else np.array(cost, dtype=np.float64)
+        fact = None if reward is None else self._fact_in(body)
+        check_step(step, self.problem.horizon)
         if reward is None:
             self._learn_cost(step, checked_feature(feature, self.problem), costs)
         else:
@@ -126,28 +134,35 @@ class Learner:
             # at H = 1 nothing follows: next states are logged, but would only fill tables
             after = self.states.decode(body["next_state"]) if self.problem.horizon > 1 else None
             told = None if costs is None else tuple(costs.tolist())
-            self.agent.observe(Transition(step, state, feature, float(reward), told, after))
+            self.agent.observe_with(Transition(step, state, feature, float(reward), told, after), fact)
         if costs is not None:
             self.gate.add(step, feature, costs)
+        if fact is not None:
+            self.gate.remember(step, *fact)
         if self.agent.plans_are_due:
             with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
                 self.agent.plan()
+            weigh_alike(self.gate, self.agent)
         self._hashes.clear()
 
-    def _learn_cost(self, step: int, feature: NDArray[np.float64], costs: NDArray[np.float64] | None) -> None:
-        """An old row without a reward: it teaches the cost alone, so the value regression is a copy thrown away."""
+    def _fact_in(self, body: dict[str, Any]) -> tuple[Array, Array] | None:
+        """(f (d,), τ_s (M,)) that an outcome carries, checked; None if it carries none, or if none are remembered."""
+        feature, cost = body.get("safe_feature"), body.get("safe_cost")
+        if not self.remembers or feature is None or cost is None:
+            return None
+        costs = checked_costs(tuple(cost), self.problem, needed=True)
+        return None if costs is None else (checked_feature(feature, self.problem), costs)
+
+    def _learn_cost(self, step: int, feature: Array, costs: Array | None) -> None:
+        """An old row without a reward: it teaches the cost alone."""
         if costs is None or costs.shape != (self.problem.constraints,):
             raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
-        memory, stages = self.agent.memory, len(self.agent.memory.cost_moment)
-        parts: dict[str, Any] = {
-            name: array.copy() for name, array in memory.value._asdict().items() if isinstance(array, np.ndarray)
-        }
-        apart = memory._replace(value=memory.value._replace(**parts), reward_moment=memory.reward_moment.copy())
-        stage = step if stages > 1 else 0
-        observe(apart, self.agent.rules, stage, step, feature, 0.0, costs, True, -1)
-        self.agent.note_steps(1)
-        if self.agent.watch is not None:
-            self.agent.watch.observe(step, feature, costs)
+        agent = self.agent
+        stage = step if len(agent.costs.log_det) > 1 else 0
+        observe_cost(agent.costs, stage, feature, costs, agent.scratch.vectors)
+        agent.note_steps(1)
+        if agent.watch is not None:
+            agent.watch.observe(step, feature, costs)
 
     def look_up(self, state: State) -> KnownState:
         """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
@@ -188,13 +203,14 @@ class Learner:
         """A hash of the numbers that a decision at this step is computed from: equal hashes, equal decisions."""
         found = self._hashes.get(step)
         if found is None:
-            memory, plan = self.agent.memory, self.agent.current
-            stage = step if len(memory.cost_moment) > 1 else 0
+            agent = self.agent
+            stage = step if len(agent.costs.log_det) > 1 else 0
             digest = hashlib.sha256(self._told)
-            parts = (memory.cost.factor, memory.cost.log_det, memory.cost.least, memory.cost.grid_log_det)
-            for array in (*parts, memory.cost_moment, memory.value.factor, self.gate.gram, self.gate.moment):
+            # `owed` is of the tables, which no live decision reads; `grid` is a constant
+            sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name and name != ".grid"]
+            for array in (*sums, agent.values.factor, *self.gate.arrays().values()):
                 digest.update(np.ascontiguousarray(array[stage]).tobytes())
-            digest.update(plan.weights[step].tobytes() + plan.made.tobytes())
+            digest.update(agent.current.weights[step].tobytes() + agent.current.made.tobytes())
             found = self._hashes[step] = digest.hexdigest()
         return found
 
@@ -253,25 +269,43 @@ class Learner:
 
 def terms_of(agent: SlucbQvi) -> Terms:
     """What the gate is told of this agent: constants of the problem, never a number that the learner computed."""
-    problem, rules, config = agent.problem, agent.rules, agent.config
-    conditioning: Literal["state", "all", "unknown"] = "unknown"
-    if rules.conditioning == ALL:
-        conditioning = "all"
-    elif rules.conditioning == STATE:
-        conditioning = "state"
+    problem, config = agent.problem, agent.config
+    memory: Literal["state", "visited", "all"] = "state" if agent.rules.memory == STATE else config.condition_on
     return Terms(
-        conditioning=conditioning,
+        memory=memory,
+        error=None if problem.baseline_cost is None else np.array(problem.baseline_cost_error),
         radius=config.cost_radius,
         reduces=config.explorer != "paper",
         threshold=np.array(problem.threshold),
         noise=np.array(problem.noise),
-        gamma_norm=rules.gamma_norm.copy() if conditioning == "all" else np.array(problem.gamma_norm),
+        gamma_norm=np.array(problem.gamma_norm),
+        feature_norm=float(problem.feature_norm),
         confidence=problem.confidence,
         stages=1 if config.pooled else int(problem.horizon),
-        ridge=float(agent.memory.cost.ridge),
-        basis=agent.memory.cost.basis.copy(),
-        known_gamma=rules.known_gamma.copy(),
+        dimension=int(problem.dimension),
+        ridge=float(agent.costs.ridge),
     )
+
+
+def gate_of(agent: LiveAgent | LiveMixer) -> Gate:
+    """A gate before the first outcome: with the safe costs of all listed states, if they are facts from the start."""
+    gate, problem = Gate(terms_of(agent)), agent.problem
+    if agent.rules.memory == ALL:
+        for state in problem.states or ():
+            if np.isnan(problem.final_reward_of(state)):
+                known = problem.look_up(state)
+                for step in range(problem.horizon):
+                    gate.remember(step, known.actions.phi_0, known.baseline_cost[step])
+    weigh_alike(gate, agent)
+    return gate
+
+
+def weigh_alike(gate: Gate, agent: LiveAgent | LiveMixer) -> None:
+    """Tell the gate where the learner has weighed its facts anew: any weight is valid, but both must use the same."""
+    if isinstance(gate.facts, WeighedFacts):
+        facts = agent.costs.facts
+        for stage in np.flatnonzero(facts.used_visits != gate.facts.used_visits):
+            gate.weigh(int(stage), float(facts.weight[stage]))
 
 
 def _packed(files: dict[str, bytes]) -> bytes:

@@ -54,6 +54,8 @@ def outcome_body(
         "bound": bound,
         "drawn": bound is not None and decision["drawn"] is not None,
         "rests_on": decision["certificate"]["seq"],
+        "safe_feature": decision["safe_feature"],
+        "safe_cost": safe_cost_of(decision),
     }
 
 
@@ -77,6 +79,12 @@ def bounds_of(decision: dict[str, Any]) -> list[float] | None:
     """The bounds (M,) of a logged decision's certificate, None if one is not a number."""
     bounds = [limit["bound"] for limit in decision["certificate"]["limits"]]
     return None if any(isinstance(bound, str) for bound in bounds) else bounds
+
+
+def safe_cost_of(decision: dict[str, Any]) -> list[float] | None:
+    """τ_s (M,) as it was declared when the decision was made; None if it is unknown, or not to be remembered."""
+    costs = [limit["baseline_cost"] for limit in decision["certificate"]["limits"]]
+    return None if decision["safe_feature"] is None or None in costs else costs
 
 
 def checked_next(problem: Problem, states: StateCodec, state: State, *, is_lean: bool) -> Any:

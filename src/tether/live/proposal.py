@@ -49,12 +49,13 @@ def with_margin(
 ) -> tuple[Proposal, str]:
     """A proposal that leaves `share` of the gap unused: a ray cut shorter, a mixture with more of a_0, else the reason.
 
-    bound((1−α)f + αx) is affine in α where τ_s is known (THEORY section 2), so the cut has a closed form.
+    bound((1−α)f + αx) is affine in α where τ_s is known (docs/theory.md section 2), so the cut has a closed form. Where
+    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound.
     """
     divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
     keep = 1.0
     for j, shown in enumerate(proposal.evidence):
-        declared = float(known.baseline_cost[step, j])
+        declared = float(known.baseline_cost[step, j]) + problem.baseline_cost_error[j]
         gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
         if not gap > 0.0:
             return proposal, f"the gap under τ of constraint {j} is unknown: give Problem baseline_cost or gap_floor"
@@ -65,11 +66,15 @@ def with_margin(
         keep = min(keep, (1.0 - share) * gap / (shown.bound - declared))
     if keep == 0.0:
         return proposal, f"to leave {share:g} of the gap unused leaves nothing to play but a_0"
-    return (proposal if keep == 1.0 else _shortened(proposal, known, keep * SHORTER, share, coin)), ""
+    if keep == 1.0:
+        return proposal, ""
+    return _shortened(proposal, known, keep * SHORTER, share, coin, problem.baseline_cost_error), ""
 
 
-def _shortened(proposal: Proposal, known: KnownState, kept: float, share: float, coin: float) -> Proposal:
-    """The proposal with `kept` of its way from a_0(s), and its bounds."""
+def _shortened(
+    proposal: Proposal, known: KnownState, kept: float, share: float, coin: float, errors: tuple[float, ...]
+) -> Proposal:
+    """The proposal with `kept` of its way from a_0(s), and its bounds; `errors` e (M,) are those of τ_s."""
     action, mixture = proposal.action, proposal.mixture
     if mixture is not None:
         mixture = diluted(known.actions, mixture, kept)
@@ -77,9 +82,10 @@ def _shortened(proposal: Proposal, known: KnownState, kept: float, share: float,
     elif isinstance(action, StarAction):
         shorter = StarAction(action.ray, action.length * kept)
         kept, action = shorter.length / action.length, shorter
+    starts = [shown.baseline_cost + error for shown, error in zip(proposal.evidence, errors, strict=True)]
     evidence = tuple(
-        replace(shown, bound=shown.baseline_cost + (shown.bound - shown.baseline_cost) * kept)
-        for shown in proposal.evidence
+        replace(shown, bound=start + (shown.bound - start) * kept)
+        for shown, start in zip(proposal.evidence, starts, strict=True)
     )
     cut = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
     feature = feature_of(known.actions, action)

@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,6 +40,7 @@ KEEP_SNAPSHOTS = 3
 """Snapshots that a store keeps: the newest, and two to fall back on."""
 
 _SCALARS = frozenset({str, float, bool, NoneType})
+_NAMES = frozenset({str})
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -71,12 +72,20 @@ def _is_plain(value: Any) -> bool:
     """Whether this is JSON as it stands: no subclasses, tuples or keys that would come back as something else."""
     kind = type(value)
     if kind is list:
-        return set(map(type, value)) <= _SCALARS or all(map(_is_plain, value))
+        return _are_plain(value)
     if kind is dict:
-        return all(type(key) is str for key in value) and all(map(_is_plain, value.values()))
+        return set(map(type, value)) <= _NAMES and _are_plain(value.values())
     if kind is int:
         return bool(-(2**63) <= value < 2**63)  # pydantic writes integers that Python would refuse to read
     return kind in _SCALARS
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    """`_is_plain` of each: most are scalars, and those are looked at together."""
+    kinds = set(map(type, values))
+    if kinds <= _SCALARS:
+        return True
+    return all(_is_plain(value) for value in values if type(value) not in _SCALARS)
 
 
 def genesis_of(identity: str) -> str:

@@ -13,7 +13,7 @@ from tether.live.events import WarmStarted
 from tether.live.outcomes import FAR, LARGEST, checked_next, cost_limit
 from tether.live.states import StateCodec, as_logged, detached, retyped
 from tether.live.store import Appended, Draft, Store, canonical
-from tether.problem.problem import Problem
+from tether.problem.problem import KnownState, Problem
 from tether.records import State
 
 MOST_ROWS = 100_000
@@ -23,6 +23,8 @@ ROWS_PER_ENTRY = 100
 """Each row has a key of its own, and a store that finds keys taken reads the whole entry for each of them."""
 
 KEYS_AT_ONCE = 10_000
+
+FACT = ("safe_feature", "safe_cost")
 
 Duplicates = Literal["refuse", "drop", "keep", "new"]
 
@@ -117,36 +119,46 @@ def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, A
         raise InputError("the cost of the safe action is unknown here, so rows with rewards need their states.")
     seen, after = picked["states"], picked["next_states"]
     is_used = reward is not None  # without a reward nothing is learned of states: they are logged, and never read
+    logged, known = _checked_seen(problem, states, seen) if is_used else (detached(states.encode(seen)), None)
     return {
         "step": int(step),
-        "state": _checked_seen(problem, states, seen) if is_used else detached(states.encode(seen)),
+        "state": logged,
         "feature": x.tolist(),
         "reward": reward,
         "cost": None if z is None else z.tolist(),
         "next_state": checked_next(problem, states, after, is_lean=True) if is_used else detached(states.encode(after)),
+        **_fact(known, int(step)),
     }
 
 
-def _checked_seen(problem: Problem, states: StateCodec, state: State) -> Any:
-    """A state as the log will hold it; refused now if the learner could not use what it will read there."""
+def _fact(known: KnownState | None, step: int) -> dict[str, Any]:
+    """What is declared of a_0 in a row's state, as outcomes have it; nulls if there is nothing to remember."""
+    if known is None or not np.isfinite(known.baseline_cost[step]).all():
+        return dict.fromkeys(FACT)
+    return dict(zip(FACT, (known.actions.phi_0.tolist(), known.baseline_cost[step].tolist()), strict=True))
+
+
+def _checked_seen(problem: Problem, states: StateCodec, state: State) -> tuple[Any, KnownState | None]:
+    """A state as the log will hold it, and what is known of it; refused now if the learner could not use it later."""
     logged, again = as_logged(states, state)
+    known = None
     try:
         problem.key_of(again)  # also of None: the learner asks for it
         if state is not None:
-            problem.look_up(again)
+            known = problem.look_up(again)
     except Exception as error:  # the problem's functions are the caller's
         if state is None:
             raise InputError(f"rows with rewards need their states here, so pass seen_states: {error}.") from error
         raise InputError(
             f"state {state!r:.120} is not one that this problem knows: {error}.{retyped(state, again)}"
         ) from error
-    return logged
+    return logged, known
 
 
 def _without_duplicates(rows: list[dict[str, Any]], duplicates: Duplicates) -> list[dict[str, Any]]:
     if duplicates in ("keep", "new"):
         return rows
-    texts = [canonical(row) for row in rows]
+    texts = [_measured(row) for row in rows]
     repeated = {text: times for text, times in Counter(texts).items() if times > 1}
     if not repeated:
         return rows
@@ -166,7 +178,7 @@ def _keyed(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     keyed: dict[str, dict[str, Any]] = {}
     before = Counter[str]()
     for row in rows:
-        digest = _digest(canonical(row))
+        digest = _digest(_measured(row))
         keyed[f"warm-row:{digest}:{before[digest]}"] = row
         before[digest] += 1
     return keyed
@@ -185,6 +197,11 @@ def _without_known(store: Store, keyed: dict[str, dict[str, Any]], duplicates: D
             f"duplicates={others!r} to take the others only."
         )
     return {key: row for key, row in keyed.items() if key not in known}
+
+
+def _measured(row: dict[str, Any]) -> str:
+    """What makes a row this row: all but what was declared of a_0, which may change for the same measurement."""
+    return canonical({name: value for name, value in row.items() if name not in FACT})
 
 
 def _drafts(keyed: dict[str, dict[str, Any]], source: str) -> list[Draft]:

@@ -57,6 +57,8 @@ class Problem:
         actions: state -> FiniteActions or StarActions, the set D(s) with the safe action in it.
         baseline_cost: (step, state) -> τ_h(s), one per constraint; None if the costs of the safe actions are
             unknown (they must still be under τ).
+        baseline_cost_error: e, how far τ_h(s) may be off, one per constraint; 0 means that it is known
+            exactly, to all digits. A cost that was measured or rounded is not: declare by how much.
         confidence: δ, the probability with which the cost event may fail over the whole run.
         gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
         feature_norm: the limit on ‖φ‖, 1 in the paper.
@@ -76,6 +78,7 @@ class Problem:
     dimension: int
     actions: Callable[[State], ActionSet]
     baseline_cost: Callable[[int, State], float | Sequence[float]] | None
+    baseline_cost_error: tuple[float, ...] = (0.0,)
     confidence: float = 0.01
     gamma_norm: tuple[float, ...] = ()
     feature_norm: float = 1.0
@@ -102,6 +105,13 @@ class Problem:
                     f"Assumptions 3 and 4 need {name} > 0 and finite, but it is {value}. "
                     "If costs are observed without noise, give a small positive σ (it is an upper bound)."
                 )
+        errors = _per_constraint(self.baseline_cost_error, count, "baseline_cost_error")
+        object.__setattr__(self, "baseline_cost_error", errors)
+        if not all(0.0 <= entry < np.inf for entry in errors):
+            raise InputError(
+                f"baseline_cost_error must be finite and >= 0, but is {errors}: it is how far the declared cost of a "
+                "safe action may be off. Where that cost is not known at all, give baseline_cost=None."
+            )
         if not all(np.isfinite(entry) or entry == np.inf for entry in threshold):
             raise InputError(f"threshold τ must be a number, but is {threshold}.")
         if not 0.0 < self.confidence < 0.5:
@@ -183,7 +193,8 @@ class Problem:
                         f"{self.constraints} thresholds."
                     )
                 costs[step] = told.reshape(self.constraints)
-            check_baseline(costs, self.threshold, self.tight_baseline == "error", NamedState(state))
+            least = costs - np.array(self.baseline_cost_error)
+            check_baseline(least, self.threshold, self.tight_baseline == "error", NamedState(state))
         return costs
 
     @classmethod
@@ -254,7 +265,8 @@ class Problem:
             going_on = [state for state in range(len(sets)) if np.isnan(problem.final_reward_of(state))]
             for state in going_on:
                 strict = problem.tight_baseline == "error"
-                check_baseline(rows[:, state], problem.threshold, strict, f"state {state}")
+                least = rows[:, state] - np.array(problem.baseline_cost_error)
+                check_baseline(least, problem.threshold, strict, f"state {state}")
         return problem
 
 

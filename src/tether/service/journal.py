@@ -195,6 +195,7 @@ def row_of(entry: Entry) -> dict[str, Any]:
         "constraint": tightest,
         "radius_origin": limit["origin"],
         "radius": limit["radius"],
+        "facts": limit.get("facts", 0),
         "certified_share": body["certified"],
         "outcome": None,
         "a_0": None,
@@ -213,7 +214,8 @@ def finite(value: Any) -> Any:
 
 def reward_estimate(agent: Any, step: int) -> Array:
     """θ̂_h = A_h^{-1} Σ rφ, (d,): the ridge estimate of the reward."""
-    memory = agent.memory
-    stage = step if memory.reward_moment.shape[0] > 1 else 0
-    estimate: Array = np.linalg.solve(memory.value.gram[stage], memory.reward_moment[stage])
+    moment = agent.values.reward_moment
+    stage = step if len(moment) > 1 else 0
+    factor = agent.values.factor[stage]  # U, A = UᵀU
+    estimate: Array = np.linalg.solve(factor, np.linalg.solve(factor.T, moment[stage]))
     return estimate

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from tether.errors import InputError
 from tether.problem.action_sets import feature_of
 from tether.records import Action, Array, StarAction
-from tether.world.linear_mdp import LinearMDP, draw
+from tether.world.dynamics import draw
+from tether.world.linear_mdp import LinearMDP
 from tether.world.pictures import Moment, painted, written
 
 Observation = NDArray[np.int64] | np.int64

@@ -21,12 +21,14 @@ def synthetic(
     gap: float = 0.1,
     literal: bool = False,
     known_costs: bool = True,
+    cost_error: float = 0.0,
 ) -> LinearMDP:
     """One realisation: Dirichlet features, rays from a safe feature, θ*, γ* ~ N(0, I), Dirichlet rows of μ*.
 
     Each θ*_h and γ*_h is rescaled affinely so that rewards and costs fill [0, 1]; on the simplex this adds
     a constant to all actions. `literal` keeps the raw normal draws, whose costs and rewards leave [0, 1] and for
-    which the learner must be told a larger ‖γ*‖. The safe feature has cost <= τ − gap at every step.
+    which the learner must be told a larger ‖γ*‖. The safe feature has cost <= τ − gap at every step. With `cost_error`
+    the learner is told safe costs that are off by up to so much, and that they may be.
     """
     theta = rng.standard_normal((horizon, dimension))
     for _ in range(1000):
@@ -42,10 +44,16 @@ def synthetic(
             "1000 draws of γ*: lower the gap or the horizon, or raise the threshold."
         )
     norm = float(np.linalg.norm(gamma, axis=1).max()) if literal else float(np.sqrt(dimension))
+    endpoints = rng.dirichlet(np.ones(dimension), size=(states, rays))
+    mu = rng.dirichlet(np.ones(states), size=(horizon, dimension))
+    declared = gamma @ phi_0.T
+    if cost_error > 0.0:
+        declared = declared + rng.uniform(-cost_error, cost_error, declared.shape)
     problem = Problem.from_rays(
         phi_0=phi_0,
-        endpoints=rng.dirichlet(np.ones(dimension), size=(states, rays)),
-        baseline_cost=gamma @ phi_0.T if known_costs else None,
+        endpoints=endpoints,
+        baseline_cost=declared if known_costs else None,
+        baseline_cost_error=cost_error,
         horizon=horizon,
         threshold=threshold,
         noise=noise,
@@ -57,7 +65,7 @@ def synthetic(
         problem=problem,
         true_theta=theta if literal else _to_unit_interval(theta),
         true_gamma=gamma[:, None],
-        true_mu=rng.dirichlet(np.ones(states), size=(horizon, dimension)),
+        true_mu=mu,
         initial=np.full(states, 1.0 / states),
     )
 

@@ -1,1 +1,0 @@
-"""Numerics: arrays in, arrays out."""

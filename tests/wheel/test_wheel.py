@@ -1,0 +1,154 @@
+"""A wheel holds the whole package and needs no compiler: installed into an empty environment, the README runs there."""
+
+import ast
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILD_FILES = ("pyproject.toml", "setup.py", "build_backend.py", "build_kernels.py", "MANIFEST.in")
+EXTENSIONS = {f"tether/kernels/{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in ("_baseline", "_avx2")}
+TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("wheel"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="manylinux wheels are for Linux"),
+]
+
+
+def sources():
+    """Files of the package that are in version control or about to be, as a wheel names them."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "src/tether"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {name.removeprefix("src/"): ROOT / name for name in listed if (ROOT / name).exists()}
+
+
+def wheels():
+    """Wheels in dist/ that this Python can install, the newest last."""
+    return sorted((ROOT / "dist").glob(f"*-{TAG}-*manylinux*.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def is_current(path):
+    """Whether a wheel was built from the sources as they are now."""
+    if path.stat().st_mtime < max((ROOT / name).stat().st_mtime for name in BUILD_FILES):
+        return False
+    with zipfile.ZipFile(path) as wheel:
+        inside = set(wheel.namelist())
+        return all(name in inside and wheel.read(name) == file.read_bytes() for name, file in sources().items())
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    """The wheel in dist/, made by `make wheel` if there is none of these sources."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "wheel.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process of the suite may be making it
+        if not wheels() or not is_current(wheels()[-1]):
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+            command = ["make", "wheel", f"PYTHON={sys.executable}", f"VENV={Path(sys.prefix).name}"]
+            subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        return wheels()[-1]
+
+
+def without_compiler(folder):
+    """An environment whose path is one folder, and which knows nothing of this repository."""
+    dropped = ("PATH", "CC", "PYTHONPATH", "VIRTUAL_ENV", "PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")
+    kept = {name: v for name, v in os.environ.items() if name not in dropped and not name.startswith("TETHER")}
+    return {**kept, "PATH": str(folder), "PYTHONHASHSEED": "0"}
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Run a command of an environment that holds the wheel and what it requires, far from the repository."""
+    home = tmp_path_factory.mktemp("installed")
+    venv.create(home / "venv", with_pip=True)
+    programs = home / "venv" / "bin"
+    environment = without_compiler(programs)
+    assert not any(shutil.which(name, path=str(programs)) for name in ("cc", "gcc", "clang", "zig", "make", "cython"))
+
+    def run(command, *arguments):
+        done = subprocess.run(
+            [programs / command, *arguments], cwd=home, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("python", "-m", "pip", "install", "--only-binary=:all:", "-c", ROOT / "constraints.txt", wheel)
+    return run
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_both_extensions(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if not name.endswith("/")}
+    metadata = {name for name in inside if name.split("/")[0].endswith(".dist-info")}
+    assert inside - metadata == {*sources(), *EXTENSIONS}
+
+
+def test_the_wheel_runs_on_a_c_library_of_2018(wheel):
+    version = re.search(r"manylinux_2_(\d+)_", wheel.name)
+    assert version, wheel.name
+    assert int(version.group(1)) <= 28
+
+
+def test_the_machine_code_names_no_folder_of_the_machine_that_built_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in EXTENSIONS:
+            content = archive.read(name)
+            for folder in (ROOT, Path.home(), Path(sys.base_prefix)):
+                assert str(folder).encode() + b"/" not in content, (name, folder)
+
+
+def test_the_wheel_is_what_runs(installed):
+    said = installed("python", "-c", "import tether.kernels.compiled as c; print(c.__file__, c.EXTENSION.__name__)")
+    file, extension = said.split()
+    assert "site-packages" in file
+    assert extension in ("tether.kernels._baseline", "tether.kernels._avx2")
+    assert "reproduce" in installed("tether", "--help")
+
+
+PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_the_readme_runs_without_a_compiler(installed, program):
+    assert installed("python", "-c", program).strip()
+
+
+def test_the_wheel_gives_the_same_bits_as_the_extensions_built_in_place(installed):
+    """zig compiles the wheel; in place it is the machine's own compiler, where there is one."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); from kernels.bits import digests; print(digests(10))"
+    )
+    here = {**os.environ, "PYTHONHASHSEED": "0"}
+    in_place = subprocess.run([sys.executable, "-c", program], env=here, capture_output=True, text=True, check=True)
+    assert ast.literal_eval(installed("python", "-c", program)) == ast.literal_eval(in_place.stdout)
+
+
+def test_a_source_distribution_holds_what_the_build_needs(tmp_path):
+    copy = tmp_path / "copy"
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+    command = "import build_backend, sys; print(build_backend.build_sdist(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", command, tmp_path], cwd=copy, capture_output=True, check=True)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert inside >= {*(f"src/{name}" for name in sources()), *BUILD_FILES}
+    assert not [name for name in inside if name.endswith((".c", ".pyx", ".so"))]
+    assert not (copy / "build").exists(), "metadata alone must not translate or compile anything"
