@@ -365,7 +365,7 @@ KNOWN_FACTS = (
     Fault(
         "facts: a cost that the others determine is not compared with them",
         "bound:examine_known",
-        never("missed > MISFIT * max(1.0, abs(cost_0))"),
+        never("missed > MISFIT * max(1.0, abs(cost_0)) + state[OPEN, j]"),
         f"{CHOICE}::test_a_safe_cost_that_the_facts_contradict_is_an_alarm",
     ),
     Fault(
@@ -395,7 +395,7 @@ KNOWN_FACTS = (
     Fault(
         "error bars: m is not taken off the radius",
         "bound:fit_cost",
-        swap("less if rules.reduces_radius else 0.0", "0.0"),
+        swap("taken * taken if rules.reduces_radius else 0.0", "0.0"),
         f"{FACTS}::test_an_error_bar_by_hand",
     ),
     Fault(

@@ -139,9 +139,7 @@ IMPORT_ONLY = "import sys, json; import tether; print(json.dumps(sorted(sys.modu
 def test_importing_tether_loads_nothing_heavy():
     run = subprocess.run([sys.executable, "-c", IMPORT_ONLY], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in json.loads(run.stdout)}
-    assert (
-        loaded & {"gymnasium", "matplotlib", "scipy", "pandas", "pyarrow", "ray", "plotly", "typer"} == set()
-    )
+    assert loaded & {"gymnasium", "matplotlib", "scipy", "pandas", "pyarrow", "ray", "plotly", "typer"} == set()
     assert loaded & {"torch", "stable_baselines3", "optuna"} == set()
 
 

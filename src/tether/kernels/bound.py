@@ -121,9 +121,9 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         radius2 += heavy * error * error
         # F and its moments are plain sums of so many terms, and m is a difference of them: round it down
         terms = facts.used_square[stage, j] + trace_of(facts.used_gram, stage) * dot(estimate, estimate)
-        less = max(moved - 16.0 * ULP * (size + facts.used_visits[stage]) * weight * terms, 0.0)
-        less = max(np.sqrt(less) - 2.0 * slip, 0.0)
-        radius2 -= less * less if rules.reduces_radius else 0.0
+        taken = max(moved - 16.0 * ULP * (size + facts.used_visits[stage]) * weight * terms, 0.0)
+        taken = max(np.sqrt(taken) - 2.0 * slip, 0.0)
+        radius2 -= taken * taken if rules.reduces_radius else 0.0
         # the factor of A + wF is that of a sum, whose condition it feels (section 19)
         total = trace + weight * trace_of(facts.used_gram, stage)
         spread += factor_error(size, total, costs.ridge + costs.least[stage])
