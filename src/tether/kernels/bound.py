@@ -114,18 +114,23 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         less = max(moved * (1.0 - min(spread, 1.0)) - 2.0 * slip, 0.0)
         radius2 -= less * less if rules.reduces_radius else 0.0
     elif facts.weight[stage] > 0.0:
+        before2 = dot(estimate, estimate)
         moved = weigh_facts(costs, stage, j, estimate, vectors)
         slip += vectors[9, 0] * (1.0 + spread)
         error, weight = rules.cost_error[j], facts.weight[stage]
         heavy = weight * facts.used_visits[stage]
         radius2 += heavy * error * error
         # F and its moments are plain sums of so many terms, and m is a difference of them: round it down
-        terms = facts.used_square[stage, j] + trace_of(facts.used_gram, stage) * dot(estimate, estimate)
+        heaviest = trace_of(facts.used_gram, stage)
+        terms = facts.used_square[stage, j] + heaviest * max(before2, dot(estimate, estimate))
+        # what was rounded in Σ τ_s f and F themselves, along a direction in which A is small
+        lost = np.sqrt(heaviest * facts.used_square[stage, j]) + heaviest * np.sqrt(dot(estimate, estimate))
+        slip += 2.0 * ULP * (size + facts.used_visits[stage]) * weight * lost * per_least
         taken = max(moved - 16.0 * ULP * (size + facts.used_visits[stage]) * weight * terms, 0.0)
         taken = max(np.sqrt(taken) - 2.0 * slip, 0.0)
         radius2 -= taken * taken if rules.reduces_radius else 0.0
         # the factor of A + wF is that of a sum, whose condition it feels (section 19)
-        total = trace + weight * trace_of(facts.used_gram, stage)
+        total = trace + weight * heaviest
         spread += factor_error(size, total, costs.ridge + costs.least[stage])
     for k in range(size):
         plan.gamma_hat[row, j, k] = estimate[k]
