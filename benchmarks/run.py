@@ -297,7 +297,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--transitions", type=int, default=100_000, help="of the run over continuous states")
     options = parser.parse_args()
-    lines = [*first_second(), flatness(), against_bare_products(), memory_over_episodes(), many_states(), *against_literal()]
+    lines = [
+        *first_second(),
+        flatness(),
+        against_bare_products(),
+        memory_over_episodes(),
+        many_states(),
+        *against_literal(),
+    ]
     lines += [*mixture_lines(), *continuous_lines(options.transitions)]
     if options.peers:
         lines.append(against_rlberry(options.peers))
