@@ -1,4 +1,4 @@
-"""Random instances on the simplex: section 5.1 of the paper, with its gaps resolved as in THEORY section 8."""
+"""Random instances on the simplex: section 5.1 of the paper, with its gaps resolved as in docs/theory.md section 8."""
 
 import numpy as np
 
