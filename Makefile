@@ -43,8 +43,8 @@ test-cisr: $(CISR)/.ready kernels
 
 # Train the CISR students of the lake study anew: about 90 s each, one core. It goes on where it stopped.
 cisr: $(CISR)/.ready kernels
-	$(CISR)/bin/python -m tether.cisr.train students
-	$(CISR)/bin/python -m tether.cisr.train collect
+	$(CISR)/bin/python -m tether.lab.cisr.train students
+	$(CISR)/bin/python -m tether.lab.cisr.train collect
 
 lint: $(READY)
 	$(BIN)/ruff check .

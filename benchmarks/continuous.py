@@ -19,7 +19,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
 

@@ -16,9 +16,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tether.live.advisor import Advisor
-from tether.live.judge import Request
-from tether.live.modes import Criteria
-from tether.live.store import Draft
+from tether.live.judge import Request, judge
+from tether.live.log.store import Draft
+from tether.live.policy import Criteria
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
 
@@ -63,7 +63,7 @@ def parts_of(advisor, state, step, parts):
     learner._hashes.clear()
     timed(lambda: learner.model_hash(step), parts["model hash"])
     request = Request("x", None, None, step, state, state, None, time.time())
-    body = timed(lambda: advisor.replica.judge(request), parts["judge (all of the above, cached)"]).body
+    body = timed(lambda: judge(advisor.replica, request), parts["judge (all of the above, cached)"]).body
     timed(lambda: Draft("decision", body, ("decision:x",)), parts["draft to JSON"])
     return ledger
 

@@ -186,7 +186,7 @@ def run(args, store):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "bench_problem.py").write_text(PROBLEM)
-        from tether.service.tokens import add_token
+        from tether.service.auth import add_token
 
         token = add_token(folder / "tokens.json", "bench", ("decide", "record", "read", "admin"), None)
         config = f'problem = "bench_problem:problem"\ntokens = "tokens.json"\nport = {PORT}\n'

@@ -25,7 +25,7 @@ from live_http import Connection, wait_for_server
 
 PROBLEM = """
 import numpy as np
-from tether.world.dosing import dosing
+from tether.lab.worlds.dosing import dosing
 
 WORLD = dosing(np.random.default_rng(0))
 problem = WORLD.problem

@@ -8,13 +8,13 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from tether.agents.rslucb_qvi import RslucbQvi
-from tether.agents.slucb_qvi import SlucbConfig
-from tether.experiments.units import Schedule, simulate_units
+from tether.agents.rslucb import RslucbQvi
+from tether.agents.slucb import SlucbConfig
 from tether.kernels.compiled import replaced
 from tether.kernels.mixture_solver import CLOSED, InnerProblem, best_mixture, new_inner_problem
-from tether.world.frozen_lake import frozen_lake
-from tether.world.linear_mdp import Streams
+from tether.lab.units import Schedule, simulate_units
+from tether.lab.worlds.lake import frozen_lake
+from tether.lab.worlds.linear_mdp import Streams
 
 
 def posed(gain, rise, joint, radius: float, slack: float) -> list[InnerProblem]:
@@ -86,7 +86,7 @@ def solver_ratio(actions: int) -> tuple[float, str]:
 
 def lake_agent_seconds() -> tuple[float, str]:
     """CPU seconds of one agent of figure 2's leading row: ten units of 1000 steps, world included."""
-    text = files("tether.experiments").joinpath("studies", "figure2.toml").read_text()
+    text = files("tether.lab").joinpath("studies", "figure2.toml").read_text()
     row = tomllib.loads(text)["agents"][0]
 
     def run(units: int) -> float:

@@ -17,15 +17,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
-from tether.experiments.simulate import simulate, simulate_stepwise
+from tether.agents.lsvi import LsviConfig, LsviUcb
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.ridge import project_rows
+from tether.lab.simulate import simulate, simulate_stepwise
+from tether.lab.worlds.linear_mdp import LinearMDP, Streams
+from tether.lab.worlds.synthetic import synthetic
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
 from tether.records import Array
-from tether.world.linear_mdp import LinearMDP, Streams
-from tether.world.synthetic import synthetic
 
 HERE = Path(__file__).parent
 

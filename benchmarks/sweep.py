@@ -18,10 +18,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tether.experiments.engines import make_engine
-from tether.experiments.results import load
-from tether.experiments.runner import Listener, Unit, run_study
-from tether.experiments.specs import Study, parse
+from tether.lab.books import load
+from tether.lab.engines import make_engine
+from tether.lab.runner import Listener, Unit, run_study
+from tether.lab.specs import Study, parse
 
 SWEEP = """
 name = "sweep"

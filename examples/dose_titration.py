@@ -1,8 +1,8 @@
 """Dose titration: what the learner prescribes after 0, 100 and 600 patients, and the certificate behind each dose."""
 
 from tether import SlucbQvi, StarAction, dosing
-from tether.world.dosing import DIRECTIONS, STAGES, TYPES
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.dosing import DIRECTIONS, STAGES, TYPES
+from tether.lab.worlds.linear_mdp import Streams
 
 streams = Streams.from_seed(0)
 world = dosing(streams.instance)

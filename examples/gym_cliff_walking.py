@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.wrappers import TransformReward
 
 from tether import Bridge, SlucbConfig, learn
-from tether.agents.always_safe import AlwaysSafe
+from tether.agents.fixed import AlwaysSafe
 
 UP, MOVES = 0, ((-1, 0), (0, 1), (1, 0), (0, -1))
 WIND = np.repeat([0.05, 0.15, 0.45, 1.0], 12)  # by row; the last row is the cliff

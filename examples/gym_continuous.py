@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from tether import Bridge, SlucbConfig, learn
-from tether.agents.always_safe import AlwaysSafe
+from tether.agents.fixed import AlwaysSafe
 from tether.features import Constant, Polynomial, Reading, concatenate
 
 rng = np.random.default_rng(1)

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from tether import Bridge, SlucbConfig, learn
-from tether.agents.always_safe import AlwaysSafe
+from tether.agents.fixed import AlwaysSafe
 
 env = gymnasium.make("FrozenLake-v1", success_rate=0.8)
 law = np.zeros((16, 4, 16))

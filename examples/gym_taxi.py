@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from tether import Bridge, SlucbConfig, learn
-from tether.agents.always_safe import AlwaysSafe
+from tether.agents.fixed import AlwaysSafe
 
 FARE = 415  # reset seed: the taxi at (3, 4), passenger at R, destination B
 COMPLAINTS = np.full(51, 0.1)

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from tether import SlucbQvi, synthetic
-from tether.world.linear_mdp import LinearMDP, Streams
+from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 
 
 def play(agent: SlucbQvi, world: LinearMDP, streams: Streams, episodes: int) -> float:

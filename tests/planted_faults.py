@@ -950,7 +950,7 @@ LIVE_USE = (
     Fault(
         "live: a decision that is not logged leaves all the same",
         "advisor:Advisor.fail_decide",
-        swap("self._withheld(...)", "LiveDecision.from_body(self._replica.judge(asked).body, self.states, 0)"),
+        swap("self._withheld(...)", "LiveDecision.from_body(judge(self._replica, asked).body, self.states, 0)"),
         f"{LIVE}/test_advisor_failures.py::test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so",
     ),
     Fault(
@@ -979,7 +979,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: an impossible cost is learned from",
-        "outcomes:_check_range",
+        "judge:_check_range",
         never("not (np.abs(costs) <= limit).all()"),
         f"{LIVE}/test_advisor.py::test_a_cost_that_cannot_be_is_refused_and_everybody_plays_a_0_until_the_alarm_is_reset",
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tether import CertifiedAgent, CertifiedSet, Problem
-from tether.experiments.registry import AgentKind
+from tether.lab.registry import AgentKind
 
 
 @dataclass(frozen=True, kw_only=True)

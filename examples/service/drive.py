@@ -11,10 +11,10 @@ import time
 
 from building import WORLD
 
+from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.action_sets import feature_of
 from tether.records import StarAction
 from tether.service.client import Client, action_of
-from tether.world.linear_mdp import Streams
 
 
 def outcome(step, state, action, streams):

@@ -11,9 +11,9 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 if TYPE_CHECKING:
     from tether.agents.certified import CertifiedAgent, CertifiedSet, certified_set
-    from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
-    from tether.agents.rslucb_qvi import RslucbQvi
-    from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+    from tether.agents.lsvi import LsviConfig, LsviUcb
+    from tether.agents.rslucb import RslucbQvi
+    from tether.agents.slucb import SlucbConfig, SlucbQvi
     from tether.check.monitor import Alarm, Monitor
     from tether.check.report import Finding, Report
     from tether.errors import (
@@ -27,24 +27,20 @@ if TYPE_CHECKING:
         TetherError,
     )
     from tether.gym.bridge import Bridge
-    from tether.gym.loop import learn
+    from tether.gym.learn import learn
     from tether.gym.result import LearningResult
+    from tether.lab.worlds.ad_load import ad_load
+    from tether.lab.worlds.dosing import dosing
+    from tether.lab.worlds.heating import heating
+    from tether.lab.worlds.lake import frozen_lake
+    from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
+    from tether.lab.worlds.synthetic import not_star_convex, synthetic
     from tether.live.advisor import Advisor
-    from tether.live.certificate import Certificate
-    from tether.live.decisions import LiveDecision
-    from tether.live.guards import Guards
-    from tether.live.modes import Criteria
+    from tether.live.policy import Criteria, Guards
+    from tether.live.records import Certificate, LiveDecision
     from tether.problem.action_sets import FiniteActions, StarActions
     from tether.problem.problem import Problem
     from tether.records import CostBound, Decision, Mixture, Radius, StarAction, Transition
-    from tether.world.ad_load import ad_load
-    from tether.world.dosing import dosing
-    from tether.world.frozen_lake import frozen_lake
-    from tether.world.heating import heating
-    from tether.world.linear_mdp import LinearMDP
-    from tether.world.misspecified import MisspecifiedMDP
-    from tether.world.not_star_convex import not_star_convex
-    from tether.world.synthetic import synthetic
 
 _HOME = {
     "Problem": "tether.problem.problem",
@@ -56,34 +52,34 @@ _HOME = {
     "Radius": "tether.records",
     "Mixture": "tether.records",
     "Transition": "tether.records",
-    "SlucbQvi": "tether.agents.slucb_qvi",
-    "SlucbConfig": "tether.agents.slucb_qvi",
-    "RslucbQvi": "tether.agents.rslucb_qvi",
-    "LsviUcb": "tether.agents.lsvi_ucb",
-    "LsviConfig": "tether.agents.lsvi_ucb",
+    "SlucbQvi": "tether.agents.slucb",
+    "SlucbConfig": "tether.agents.slucb",
+    "RslucbQvi": "tether.agents.rslucb",
+    "LsviUcb": "tether.agents.lsvi",
+    "LsviConfig": "tether.agents.lsvi",
     "CertifiedAgent": "tether.agents.certified",
     "CertifiedSet": "tether.agents.certified",
     "certified_set": "tether.agents.certified",
-    "learn": "tether.gym.loop",
+    "learn": "tether.gym.learn",
     "LearningResult": "tether.gym.result",
     "Bridge": "tether.gym.bridge",
     "Advisor": "tether.live.advisor",
-    "LiveDecision": "tether.live.decisions",
-    "Certificate": "tether.live.certificate",
-    "Guards": "tether.live.guards",
-    "Criteria": "tether.live.modes",
+    "LiveDecision": "tether.live.records",
+    "Certificate": "tether.live.records",
+    "Guards": "tether.live.policy",
+    "Criteria": "tether.live.policy",
     "Monitor": "tether.check.monitor",
     "Alarm": "tether.check.monitor",
     "Report": "tether.check.report",
     "Finding": "tether.check.report",
-    "LinearMDP": "tether.world.linear_mdp",
-    "synthetic": "tether.world.synthetic",
-    "not_star_convex": "tether.world.not_star_convex",
-    "frozen_lake": "tether.world.frozen_lake",
-    "dosing": "tether.world.dosing",
-    "heating": "tether.world.heating",
-    "ad_load": "tether.world.ad_load",
-    "MisspecifiedMDP": "tether.world.misspecified",
+    "LinearMDP": "tether.lab.worlds.linear_mdp",
+    "synthetic": "tether.lab.worlds.synthetic",
+    "not_star_convex": "tether.lab.worlds.synthetic",
+    "frozen_lake": "tether.lab.worlds.lake",
+    "dosing": "tether.lab.worlds.dosing",
+    "heating": "tether.lab.worlds.heating",
+    "ad_load": "tether.lab.worlds.ad_load",
+    "MisspecifiedMDP": "tether.lab.worlds.linear_mdp",
     "TetherError": "tether.errors",
     "AssumptionError": "tether.errors",
     "InputError": "tether.errors",

@@ -13,15 +13,15 @@ import tether
 
 PACKAGE = Path(tether.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-LEARNER, TRUTH = {"kernels", "agents", "features", "check", "gym", "live", "service"}, {"world"}
-SEES_BOTH = {"experiments", "cli", "docs"}
+LEARNER, TRUTH = {"kernels", "agents", "features", "check", "gym", "live", "service"}, {"worlds"}
+SEES_BOTH = {"lab", "cli"}
 """Only these may know both what the learner is told and what it must find out."""
 
 MAY_IMPORT = {
     "errors": set(),
     "records": set(),
     "problem": {"records", "errors", "check"},  # check: on call of Problem.check only
-    "world": {"compiled", "problem", "records", "errors"},
+    "worlds": {"compiled", "problem", "records", "errors"},
     "kernels": {"compiled", "problem", "records", "errors"},
     "agents": {"compiled", "kernels", "check", "problem", "records", "errors", "version"},
     "features": {"problem", "records", "errors"},
@@ -29,15 +29,21 @@ MAY_IMPORT = {
     "gym": {"agents", "check", "features", "problem", "records", "errors"},
     "live": {"compiled", "agents", "check", "kernels", "problem", "records", "errors", "version"},
     "service": {"live", "check", "problem", "records", "errors", "version"},
-    "cisr": {"world", "records", "errors"},
+    "cisr": {"worlds", "records", "errors"},
 }
 """Layer -> layers it may import, besides itself. `version` is tether.__version__."""
 
 
+def layer(*parts):
+    """The first part of a name under tether; the lab's worlds and its CISR are layers of their own."""
+    if parts[0] == "lab" and parts[1:] and parts[1] in ("worlds", "cisr"):
+        return parts[1]
+    return "cli" if parts[0] == "__main__" else parts[0]
+
+
 def layer_of(path):
-    """The first part of the path under tether/; cli_*.py, docs_*.py and __main__.py belong to the command line."""
-    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "cli" if part.startswith("cli") or part == "__main__" else part
+    """The layer that a file belongs to."""
+    return layer(*path.relative_to(PACKAGE).with_suffix("").parts)
 
 
 @cache
@@ -65,11 +71,11 @@ def targets_of(path):
             yield line, "compiled"
             continue
         if len(parts) > 1:
-            yield line, "cli" if parts[1].startswith("cli") else parts[1]
+            yield line, layer(*parts[1:])
             continue
         for name in names:  # from tether import X: a module, the version, or a public name that lives somewhere
             home = tether._HOME.get(name, f"tether.{name}")
-            yield line, "version" if name == "__version__" else home.split(".")[1]
+            yield line, "version" if name == "__version__" else layer(*home.split(".")[1:])
 
 
 MODULES = [path for path in SOURCES if path != PACKAGE / "__init__.py"]
@@ -77,10 +83,10 @@ MODULES = [path for path in SOURCES if path != PACKAGE / "__init__.py"]
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_imports_only_layers_below_its_own(path):
-    layer = layer_of(path)
-    if layer not in MAY_IMPORT:
+    own = layer_of(path)
+    if own not in MAY_IMPORT:
         return
-    allowed = MAY_IMPORT[layer] | {layer}
+    allowed = MAY_IMPORT[own] | {own}
     wrong = [f"line {line}: {target}" for line, target in targets_of(path) if target not in allowed]
     assert wrong == []
 
@@ -88,9 +94,9 @@ def test_a_module_imports_only_layers_below_its_own(path):
 def test_the_learner_never_sees_the_truth_and_the_truth_never_sees_the_learner():
     wrong = []
     for path in MODULES:
-        layer = layer_of(path)
+        own = layer_of(path)
         for line, target in targets_of(path):
-            if (layer in LEARNER and target in TRUTH) or (layer in TRUTH and target in LEARNER):
+            if (own in LEARNER and target in TRUTH) or (own in TRUTH and target in LEARNER):
                 wrong.append(f"{path.relative_to(PACKAGE)}:{line} imports {target}")
     assert wrong == []
 
@@ -101,7 +107,7 @@ def test_only_studies_see_both_sides():
         targets = {target for _, target in targets_of(path)}
         if targets & LEARNER and targets & TRUTH:
             both[str(path.relative_to(PACKAGE))] = layer_of(path)
-    assert {name: layer for name, layer in both.items() if layer not in SEES_BOTH} == {}
+    assert {name: own for name, own in both.items() if own not in SEES_BOTH} == {}
     assert both, "if nothing sees both sides, this test reads the imports wrongly"
 
 
@@ -117,7 +123,7 @@ def test_nothing_below_the_studies_imports_them():
 
 def test_only_studies_and_the_command_line_import_the_cisr_baseline():
     importers = {layer_of(path) for path in MODULES for _, target in targets_of(path) if target == "cisr"}
-    assert importers - {"cisr"} <= {"experiments", "cli"}
+    assert importers - {"cisr"} <= SEES_BOTH
 
 
 def test_every_layer_is_known():
@@ -126,10 +132,9 @@ def test_every_layer_is_known():
     assert {layer_of(path) for path in SOURCES} - known == set()
 
 
-def test_folders_are_one_deep_and_there_is_no_utils():
-    deep = [str(path.relative_to(PACKAGE)) for path in SOURCES if len(path.relative_to(PACKAGE).parts) > 2]
-    allowed = [name for name in deep if name.startswith("experiments/studies/")]
-    assert deep == allowed
+def test_folders_are_one_deep_but_for_the_log_and_the_lab_and_there_is_no_utils():
+    deep = {path.parent.relative_to(PACKAGE).as_posix() for path in SOURCES if len(path.relative_to(PACKAGE).parts) > 2}
+    assert deep == {"live/log", "lab/worlds", "lab/studies", "lab/cisr"}
     assert [path.name for path in SOURCES if path.stem in ("utils", "util", "helpers", "misc", "common")] == []
 
 
@@ -148,8 +153,8 @@ def test_the_learner_runs_without_the_simulator():
     command = "import sys, json; from tether import SlucbQvi; print(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
     loaded = set(json.loads(run.stdout))
-    assert "tether.agents.slucb_qvi" in loaded
-    assert {name for name in loaded if name.startswith(("tether.world", "tether.experiments"))} == set()
+    assert "tether.agents.slucb" in loaded
+    assert {name for name in loaded if name.startswith("tether.lab")} == set()
     assert loaded & {"gymnasium", "matplotlib"} == set()
 
 
@@ -165,4 +170,4 @@ def test_only_the_adapters_import_gymnasium():
             if any(name.split(".")[0] == "gymnasium" for name in names):
                 importers.append(str(path.relative_to(PACKAGE)))
     elsewhere = {name for name in importers if not name.startswith("gym/")}
-    assert elsewhere <= {"world/gym_adapter.py", "world/registration.py", "cisr/lake_env.py"}
+    assert elsewhere <= {"lab/worlds/gym_env.py", "lab/cisr/env.py"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from tether import SlucbConfig, SlucbQvi, StarAction, synthetic
 from tether.check.monitor import Monitor
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 NOISE = 0.05
 

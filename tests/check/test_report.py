@@ -7,8 +7,7 @@ import pytest
 
 from contract.worlds import many_actions, small_world, two_constraints
 from tether import FiniteActions, Problem, SlucbQvi, StarActions, Transition
-from tether.check.outlook import SHARE, first_new, learner_after, prepare, reach_after
-from tether.check.survey import survey
+from tether.check.problem_check import SHARE, first_new, learner_after, prepare, reach_after, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
 

@@ -8,8 +8,8 @@ from contract.worlds import many_actions, small_world, two_constraints
 from tether import RslucbQvi, SlucbConfig, SlucbQvi
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import InputError
+from tether.lab.worlds.linear_mdp import Streams
 from tether.records import Transition
-from tether.world.linear_mdp import Streams
 
 ALARM = Alarm("noise", "the costs scatter", 9.0, 5.0, 40, 0)
 

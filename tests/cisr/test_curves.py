@@ -11,22 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tether.cisr.curves import (
+from tether.errors import InputError
+from tether.lab.cisr.curves import (
     PER_UNIT,
     SCHEMA,
     Curve,
     collect,
+    final_table,
     load_curves,
     published,
     shipped_provenance,
+    summarise,
+    unit_table,
 )
-from tether.cisr.interventions import BY_NAME
-from tether.cisr.summary import final_table, summarise, unit_table
-from tether.cisr.teacher import TEACHERS, CurriculumTeacher, Observation
-from tether.cisr.train import jobs, write_collected
-from tether.errors import InputError
+from tether.lab.cisr.env import BY_NAME
+from tether.lab.cisr.teacher import TEACHERS, CurriculumTeacher, Observation
+from tether.lab.cisr.train import jobs, write_collected
 
-FILE = resources.files("tether.cisr") / "curves.json"
+FILE = resources.files("tether.lab.cisr") / "curves.json"
 EVERY = load_curves(picture=None)
 ids = [f"{curve.teacher}-{curve.intended}-{curve.picture}-{curve.seed}" for curve in EVERY]
 
@@ -196,7 +198,7 @@ def test_the_tables_of_the_page_are_those_of_the_file():
 
 def test_the_curves_can_be_read_without_torch_and_gymnasium():
     command = (
-        "import sys; from tether.cisr.curves import load_curves; load_curves(); "
+        "import sys; from tether.lab.cisr.curves import load_curves; load_curves(); "
         "print({'torch', 'stable_baselines3', 'optuna', 'gymnasium'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tether.cisr.evaluation import evaluate
 from tether.errors import InputError
-from tether.world.lake_map import CELLS, DANGER, ENDS, GOAL, SIZE, START, transition_law
+from tether.lab.cisr.training import evaluate
+from tether.lab.worlds.lake import CELLS, DANGER, ENDS, GOAL, SIZE, START, transition_law
 
 LEFT, RIGHT, DOWN, UP = range(4)
 

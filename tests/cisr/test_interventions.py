@@ -5,9 +5,9 @@ from collections import deque
 import numpy as np
 import pytest
 
-from tether.cisr.interventions import HR, NONE, SR1, SR2, TEACHERS_CHOICE, danger_distance, named, trigger_cells
 from tether.errors import InputError
-from tether.world.lake_map import ACTIONS, CELLS, DANGER, ENDS, GOAL, START, cell, neighbour
+from tether.lab.cisr.env import HR, NONE, SR1, SR2, TEACHERS_CHOICE, danger_distance, named, trigger_cells
+from tether.lab.worlds.lake import ACTIONS, CELLS, DANGER, ENDS, GOAL, START, cell, neighbour
 
 
 def moves_from(sources):

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from tether.cisr.dynamics import TIME_OUT, pictures, successors
-from tether.cisr.interventions import HR, NONE, SR1, SR2
-from tether.cisr.lake_env import LagrangianLake, LakeEnv
 from tether.errors import InputError
-from tether.world.lake_map import CELLS, DANGER, GOAL, START, cell, transition_law
+from tether.lab.cisr.env import HR, NONE, SR1, SR2, TIME_OUT, LagrangianLake, LakeEnv, pictures, successors
+from tether.lab.worlds.lake import CELLS, DANGER, GOAL, START, cell, transition_law
 
 LEFT, RIGHT, DOWN, UP = range(4)
 ALL = (SR1, SR2, HR, NONE)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tether.cisr.multipliers import BUDGET, initial_weights, multipliers, updated
 from tether.errors import InputError
+from tether.lab.cisr.student import BUDGET, initial_weights, multipliers, updated
 
 
 def test_the_first_weights_share_the_budget_with_the_slack():

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tether.cisr.interventions import HR, NONE, SR2
-from tether.cisr.student import Student, StudentSpec
+from tether.lab.cisr.env import HR, NONE, SR2
+from tether.lab.cisr.student import Student, StudentSpec
 
 pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed here; `make test-cisr` has it")
 
@@ -95,8 +95,8 @@ def test_computing_each_cell_once_changes_neither_features_nor_gradients():
     import torch
     from gymnasium import spaces
 
-    from tether.cisr.dynamics import pictures
-    from tether.cisr.network import LakeCnn
+    from tether.lab.cisr.env import pictures
+    from tether.lab.cisr.network import LakeCnn
 
     torch.manual_seed(0)
     network = LakeCnn(spaces.Box(0.0, 1.0, (1, 10, 10), np.float32))
@@ -120,7 +120,7 @@ def test_a_student_without_a_unit_has_no_policy():
 
 
 def test_an_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    from tether.cisr import train
+    from tether.lab.cisr import train
 
     monkeypatch.setattr(train, "StudentSpec", lambda: TINY)
     monkeypatch.setattr(train, "jobs", lambda: iter([("SR2", 0.9, "map", 0), ("bandit", 0.8, "planes", 1)]))
@@ -135,7 +135,7 @@ def test_an_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch)
 
 def test_the_search_returns_the_best_of_its_points():
     pytest.importorskip("optuna", reason="Optuna is not installed here; `make test-cisr` has it")
-    from tether.cisr.search import search_curriculum
+    from tether.lab.cisr.search import search_curriculum
 
     found, objective = search_curriculum(0, TINY, random_points=2, further_points=1, units=1)
     again, same = search_curriculum(0, TINY, random_points=2, further_points=1, units=1)

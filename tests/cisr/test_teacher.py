@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tether.cisr.interventions import HR, NONE, SR1, SR2
-from tether.cisr.teacher import (
+from tether.errors import InputError
+from tether.lab.cisr.env import HR, NONE, SR1, SR2
+from tether.lab.cisr.teacher import (
     STORED,
     BanditTeacher,
     Curriculum,
@@ -15,7 +16,6 @@ from tether.cisr.teacher import (
     Observation,
     make_teacher,
 )
-from tether.errors import InputError
 
 ORDERED = Curriculum((SR1, SR2, HR), ((2.0, 0.05), (1.0, 0.02)))
 

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from tether.cisr.search import search_curriculum
-from tether.cisr.student import Student, StudentSpec
 from tether.errors import TetherError
+from tether.lab.cisr.search import search_curriculum
+from tether.lab.cisr.student import Student, StudentSpec
 
 
 def test_a_student_says_what_it_needs(monkeypatch):

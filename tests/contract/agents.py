@@ -7,11 +7,11 @@ import numpy as np
 import scipy.linalg
 
 from tether import LsviConfig, LsviUcb, RslucbQvi, SlucbConfig, SlucbQvi
-from tether.agents.saved_agent import arrays_in
-from tether.agents.slucb_qvi import EXPLORERS
+from tether.agents.agent import arrays_in
+from tether.agents.slucb import EXPLORERS
 from tether.kernels.plan import Visited
+from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.problem import Problem
-from tether.world.linear_mdp import Streams
 
 from .worlds import many_actions, small_world, stationary_world, two_constraints
 

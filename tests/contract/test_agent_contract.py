@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tether import InputError, LsviUcb, SlucbConfig, SlucbQvi, not_star_convex
-from tether.agents.base import Agent
-from tether.agents.slucb_qvi import EXPLORERS
-from tether.experiments.simulate import simulate, simulate_stepwise
-from tether.world.linear_mdp import Streams
-from tether.world.planning import optimal_safe_policy
+from tether.agents.agent import Agent
+from tether.agents.slucb import EXPLORERS
+from tether.lab.simulate import simulate, simulate_stepwise
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import optimal_safe_policy
 
 from .agents import (
     CASES,

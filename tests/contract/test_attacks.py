@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tether import AssumptionError, FiniteActions, InputError, Problem, SlucbConfig, SlucbQvi, StarActions, Transition
-from tether.agents.slucb_qvi import EXPLORERS
-from tether.experiments.simulate import simulate
-from tether.world.linear_mdp import Streams
-from tether.world.synthetic import synthetic
+from tether.agents.slucb import EXPLORERS
+from tether.lab.simulate import simulate
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.synthetic import synthetic
 
 from .agents import literal_bound
 from .worlds import two_constraints

@@ -24,7 +24,7 @@ from tether import (
     TetherError,
     Transition,
 )
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 from .agents import changed, essence, play, whole_state
 from .worlds import small_world

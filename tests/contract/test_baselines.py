@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tether import InputError, LsviConfig, LsviUcb, SlucbQvi
-from tether.agents.default_action import DefaultAction
-from tether.agents.penalised import PenalisedLsvi, penalised
-from tether.experiments.registry import AGENTS
-from tether.experiments.simulate import simulate, simulate_stepwise
-from tether.world.linear_mdp import Streams
-from tether.world.planning import policy_values
+from tether.agents.fixed import DefaultAction
+from tether.agents.lsvi import PenalisedLsvi, penalised
+from tether.lab.registry import AGENTS
+from tether.lab.simulate import simulate, simulate_stepwise
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import policy_values
 
 from .worlds import many_actions, small_world, two_constraints
 

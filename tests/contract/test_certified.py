@@ -16,9 +16,9 @@ from tether import (
     Transition,
     certified_set,
 )
-from tether.agents.base import Agent
+from tether.agents.agent import Agent
 from tether.check.monitor import Monitor
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 from .worlds import small_world, two_constraints
 

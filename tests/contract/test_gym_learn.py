@@ -9,10 +9,9 @@ import pytest
 from gymnasium import spaces
 
 from tether import Bridge, RslucbQvi, SlucbConfig, SlucbQvi, learn
-from tether.agents.always_safe import AlwaysSafe
+from tether.agents.fixed import AlwaysSafe
 from tether.features import AffineInAction, Constant, OneHot, PerAction, Polynomial
-from tether.gym.bridge import Ended
-from tether.gym.costs import FiveTuple, unpack
+from tether.gym.bridge import Ended, FiveTuple, unpack
 
 from .small_envs import Quit, Shop, Valve, shop_features
 
@@ -360,7 +359,7 @@ def test_a_bar_is_shown_only_when_it_is_wanted(capfd):
 
 def test_a_world_of_ours_can_be_learned_like_any_other_environment():
     """Synthetic through Gymnasium: its own features, unit vectors as targets; true costs are revealed for the audit."""
-    import tether.world.registration  # noqa: F401
+    import tether.lab.worlds.gym_env  # noqa: F401
 
     env = gymnasium.make("tether/Synthetic-v0", rays=8, states=4, reveal=True, observe_step=False)
     world = env.unwrapped.world

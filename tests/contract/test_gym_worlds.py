@@ -10,10 +10,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from tether import InputError, StarAction
+from tether.lab.worlds.gym_env import IDS, WorldEnv
+from tether.lab.worlds.planning import policy_values
 from tether.problem.action_sets import feature_of
-from tether.world.gym_adapter import WorldEnv
-from tether.world.planning import policy_values
-from tether.world.registration import IDS
 
 from .worlds import WORLDS, world_named
 
@@ -43,7 +42,7 @@ def test_any_linear_mdp_passes_gymnasiums_checker(name):
 
 def test_ids_exist_in_a_fresh_process_by_naming_the_module():
     command = (
-        "import gymnasium; env = gymnasium.make('tether.world.registration:tether/Synthetic-v0', states=4, rays=3); "
+        "import gymnasium; env = gymnasium.make('tether.lab.worlds.gym_env:tether/Synthetic-v0', states=4, rays=3); "
         "print(env.action_space.shape, env.unwrapped.world.state_count)"
     )
     run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tether import Problem, SlucbConfig, SlucbQvi, StarActions
-from tether.agents.saved_agent import arrays_in
+from tether.agents.agent import arrays_in
 
 from .agents import essence, whole_state
 

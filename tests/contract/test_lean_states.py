@@ -20,9 +20,9 @@ from tether import (
     StarActions,
     StateFileError,
 )
-from tether.agents.backups import GROWTH
-from tether.experiments.simulate import simulate, simulate_stepwise
-from tether.world.linear_mdp import Streams
+from tether.agents.agent import GROWTH
+from tether.lab.simulate import simulate, simulate_stepwise
+from tether.lab.worlds.linear_mdp import Streams
 
 from .agents import changed, essence, whole_state
 from .test_state_file import load, npy, repack

@@ -9,8 +9,8 @@ from scipy import stats
 
 from tether import InputError, Problem, RslucbQvi, SlucbConfig
 from tether.errors import StateFileError
-from tether.experiments.simulate import simulate, simulate_stepwise
-from tether.world.linear_mdp import Streams
+from tether.lab.simulate import simulate, simulate_stepwise
+from tether.lab.worlds.linear_mdp import Streams
 
 from .agents import CASES, RANDOMISED, essence, play
 from .worlds import many_actions, small_world

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tether import InputError, Problem, SlucbConfig, SlucbQvi
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 from .agents import CASES, changed, essence, play, whole_state
 from .worlds import small_world

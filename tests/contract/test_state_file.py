@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tether import InputError, LsviUcb, Problem, SlucbConfig, SlucbQvi, StateFileError
 from tether.agents import state_file
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 from .agents import CASES, changed, essence, play, whole_state
 from .worlds import small_world, two_constraints

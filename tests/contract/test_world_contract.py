@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import chi2
 
 from tether import Decision, Radius
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import optimal_safe_policy
 from tether.problem.action_sets import feature_of
 from tether.records import StarAction
-from tether.world.linear_mdp import Streams
-from tether.world.planning import optimal_safe_policy
 
 from .worlds import WORLDS, world_named
 

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from tether import LinearMDP, Problem, ad_load, dosing, heating, not_star_convex, synthetic
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 
 def _synthetic(seed=3, **options):

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tether import LinearMDP, Problem, SlucbConfig, SlucbQvi, synthetic
-from tether.world.linear_mdp import Streams
-from tether.world.planning import optimal_safe_policy, policy_values
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import optimal_safe_policy, policy_values
 
 FOLDER = Path(__file__).parent
 EPISODES = 80

@@ -8,9 +8,9 @@ import json
 import sys
 
 from contract.agents import CASES, LEAN, RANDOMISED, choices, essence, learned, play
-from tether.experiments.simulate import simulate
 from tether.kernels import compiled
-from tether.world.linear_mdp import Streams
+from tether.lab.simulate import simulate
+from tether.lab.worlds.linear_mdp import Streams
 
 
 def played(case, episodes):

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from kernels.calls import fit, judged, make_rules
 from kernels.generators import constrained, feed, law, ridges, seeds, unit_ball
 from reference.worlds import small_world
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError
 from tether.kernels.bound import choose_weight
 from tether.kernels.compiled import fields_of
 from tether.kernels.model import ALARM, BEST, MEASURED, VISITED, new_scratch
 from tether.kernels.ridge import MISFIT, new_costs, observe_cost, remember, remember_roughly
+from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.records import Transition
-from tether.world.linear_mdp import Streams
 
 LARGE = 10.0
 """B: larger than any γ* here."""

@@ -14,8 +14,8 @@ from tether.kernels.mixture_plan import constrain, new_step_problems
 from tether.kernels.model import new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.ridge import GRID, ULP, new_costs, new_values, refresh_spectrum, relative_error, remember
+from tether.lab.worlds.synthetic import synthetic
 from tether.problem.action_sets import FiniteActions
-from tether.world.synthetic import synthetic
 
 # Facts
 

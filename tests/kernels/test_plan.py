@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels.calls import affine, make_rules
 from kernels.generators import exact_factor, exact_norm, exact_width, law, ridges, seeds, unit_ball
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.compiled import replaced
 from tether.kernels.model import KNOWN, MEASURED, TOLD, add_state, new_plan, new_tables
 from tether.kernels.plan import UPDATE_LIMIT, observe, refresh, scratch_for, solve, target_moment

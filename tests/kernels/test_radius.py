@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernels.calls import make_rules
 from kernels.generators import costs_of, feed, law, ridges, seeds, unit_ball
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi, value_radius
+from tether.agents.slucb import SlucbConfig, SlucbQvi, value_radius
 from tether.errors import InputError
 from tether.kernels.model import CLASSICAL, MIXTURE, SMALLEST, TOLD
 from tether.kernels.radius import (

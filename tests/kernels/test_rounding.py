@@ -14,15 +14,15 @@ import pytest
 
 from kernels.calls import judged
 from reference.worlds import small_world
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.bound import fit_costs
 from tether.kernels.compiled import replaced
 from tether.kernels.model import ALARM, BAD_NUMBERS, new_plan, new_scratch
 from tether.kernels.radius import cost_radius
 from tether.kernels.ridge import new_facts, observe_cost, refresh_spectrum, remember_roughly
+from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.problem import Problem
 from tether.records import Transition
-from tether.world.linear_mdp import Streams
 
 SIGMA = 1e-10
 MEMORY = ("state", "visited")

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from kernels.generators import constrained, law, seeds
 from reference.worlds import small_world
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
 from tether.records import Transition
-from tether.world.linear_mdp import Streams
 
 few = settings(law, max_examples=15)
 EXPLORER = st.sampled_from(["paper", "certified", "directional", "adaptive"])

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.synthetic import synthetic
 from tether.live.advisor import Advisor
-from tether.live.modes import Criteria
+from tether.live.policy import Criteria
 from tether.problem.problem import Problem
 from tether.records import StarAction
-from tether.world.linear_mdp import Streams
-from tether.world.synthetic import synthetic
 
 
 def small_world(seed=0, *, horizon=1, states=4, rays=5, dimension=3, noise=0.05, **more):

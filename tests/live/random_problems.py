@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tether.agents.slucb_qvi import SlucbConfig
-from tether.live.learner import Learner
+from tether.agents.slucb import SlucbConfig
+from tether.live.replica import Learner
 from tether.problem.problem import Problem
 
 

@@ -9,12 +9,19 @@ import pytest
 from tether import Advisor
 from tether.errors import InputError, StoreError, TetherError
 from tether.live.audit import replay
-from tether.live.certificate import Certificate
-from tether.live.decisions import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
-from tether.live.events import event_of
-from tether.live.memory_store import MemoryStore
-from tether.live.states import StateCodec, decode_state, encode_state
-from tether.live.store import Draft
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import Draft
+from tether.live.records import (
+    AlreadyRecorded,
+    Certificate,
+    ImpossibleCost,
+    LiveDecision,
+    StateCodec,
+    UnknownDecision,
+    decode_state,
+    encode_state,
+    event_of,
+)
 from tether.problem.action_sets import FiniteActions, feature_of
 from tether.problem.problem import Problem
 from tether.records import StarAction

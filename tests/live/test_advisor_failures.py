@@ -4,9 +4,9 @@ import pytest
 
 from tether import Advisor
 from tether.errors import AlteredLog, StoreError
-from tether.live.chain import verify_store
-from tether.live.decisions import UnknownDecision
-from tether.live.memory_store import MemoryStore
+from tether.live.log.chain import verify_store
+from tether.live.log.memory import MemoryStore
+from tether.live.records import UnknownDecision
 
 from .live_worlds import Plant, live_advisor, small_world
 

@@ -11,12 +11,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from tether import Advisor
 from tether.errors import StoreError, TetherError
 from tether.live.audit import replay
-from tether.live.chain import verify_store
-from tether.live.decisions import AlreadyRecorded
-from tether.live.events import event_of
-from tether.live.guards import Guards
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
+from tether.live.log.chain import verify_store
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria, Guards
+from tether.live.records import AlreadyRecorded, event_of
 from tether.problem.action_sets import feature_of
 
 from .live_worlds import Plant, another_action, finite_problem, small_world

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from tether import Advisor
-from tether.agents.slucb_qvi import SlucbConfig
+from tether.agents.slucb import SlucbConfig
 from tether.errors import AlteredLog, InputError
-from tether.live.guards import Guards
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import genesis_of
+from tether.live.policy import Criteria, Guards
 from tether.live.replica import Replica, load
-from tether.live.store import genesis_of
 from tether.problem.problem import Problem
 
 from .live_worlds import Plant, live_advisor, small_world
@@ -188,7 +187,7 @@ def test_new_guards_are_logged_and_old_ones_are_not_written_again(world):
 
 
 def test_a_log_that_somebody_else_wrote_is_refused(world):
-    from tether.live.store import Draft
+    from tether.live.log.store import Draft
 
     store = MemoryStore()
     store.append([Draft("note", {"hello": 1})])

@@ -11,10 +11,9 @@ from tether import Advisor
 from tether.cli import app
 from tether.errors import InputError
 from tether.live import audit
-from tether.live.audit_export import export
-from tether.live.guards import Guards
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
+from tether.live.audit import export
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria, Guards
 
 from .live_worlds import Plant, live_advisor, small_world
 
@@ -75,7 +74,7 @@ def test_every_decision_is_computed_again_bit_for_bit(world, log):
 
 def rewritten(log, change):
     """A copy of the log with one decision changed before it was chained: consistent, but not what Tether decides."""
-    from tether.live.store import Draft
+    from tether.live.log.store import Draft
 
     copy, changed = MemoryStore(identity=log.identity(), clock=lambda: 5.0), False
     hashes = {}

@@ -11,19 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from tether import Advisor
-from tether.agents import least_squares
-from tether.agents.slucb_qvi import SlucbConfig
+from tether.agents import agent as engine
+from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError, StateFileError
 from tether.kernels import plan, ridge
-from tether.live import gate_facts, gate_model
-from tether.live.audit import decisions_in_the_log, replay
-from tether.live.audit_export import export
-from tether.live.gate import Gate
-from tether.live.gate_facts import ExactFacts
-from tether.live.gate_terms import Terms
-from tether.live.guards import Guards
-from tether.live.learner import Learner
-from tether.live.memory_store import MemoryStore
+from tether.live import gate as gate_module
+from tether.live.audit import decisions_in_the_log, export, replay
+from tether.live.gate import ExactFacts, Gate, Terms
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Guards
+from tether.live.replica import Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
 
@@ -316,13 +313,13 @@ def test_a_learner_that_forgets_how_far_facts_miss_each_other_is_refused(monkeyp
     found = [check(honest, 0, state) for state in range(5)]
     assert all(verdict is None or verdict.why == "" for _, verdict in found)
     assert any(verdict is not None for _, verdict in found) == (size < 1e-6)
-    plain = least_squares.remember
+    plain = engine.remember
 
     def forgetful(costs, *rest):
         plain(costs, *rest)
         costs.facts.misfit[:] = 0.0
 
-    monkeypatch.setattr(least_squares, "remember", forgetful)
+    monkeypatch.setattr(engine, "remember", forgetful)
     learner = visited_all(problem, gamma)
     states = wanting(learner, 0, 5)
     assert states
@@ -333,10 +330,8 @@ def test_a_learner_that_forgets_how_far_facts_miss_each_other_is_refused(monkeyp
 def test_a_learner_that_remembers_another_cost_is_refused(monkeypatch, error):
     """With an error bar some wrong facts still give a bound between the two valid ones: what passes is no smaller."""
     name = "remember_roughly" if error else "remember"
-    plain = getattr(least_squares, name)
-    monkeypatch.setattr(
-        least_squares, name, lambda costs, stage, f, cost, *more: plain(costs, stage, f, cost - 1e-4, *more)
-    )
+    plain = getattr(engine, name)
+    monkeypatch.setattr(engine, name, lambda costs, stage, f, cost, *more: plain(costs, stage, f, cost - 1e-4, *more))
     refused = 0
     for seed in range(6):
         for learner, _, step, states in taught(seed, error=error, kind="star"):
@@ -425,9 +420,9 @@ def test_a_smaller_radius_given_the_facts_is_refused():
 
 def test_the_gate_states_the_constants_a_second_time():
     """They are written down twice on purpose; where they differ, genuine certificates would be refused."""
-    assert (gate_facts.AMPLIFIED, gate_facts.MISFIT) == (ridge.AMPLIFIED, ridge.MISFIT)
-    assert gate_model.SPANNED == plan.SPANNED
-    assert list(gate_model.GRID) == ridge.GRID.tolist()
+    assert (gate_module.AMPLIFIED, gate_module.MISFIT) == (ridge.AMPLIFIED, ridge.MISFIT)
+    assert gate_module.SPANNED == plan.SPANNED
+    assert list(gate_module.GRID) == ridge.GRID.tolist()
 
 
 # Snapshots

@@ -8,9 +8,9 @@ import pytest
 
 from tether import Advisor
 from tether.errors import InputError
-from tether.live.guards import LONGEST, Guards, over_budget, over_rate, stale
-from tether.live.ledger import Ledger, Window
-from tether.live.memory_store import MemoryStore
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import LONGEST, Guards, over_budget, over_rate, stale
+from tether.live.replica import Ledger, Window
 
 from .live_worlds import Plant, live_advisor, small_world
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tether import Advisor, InputError, Problem, SlucbConfig, StarActions
-from tether.live.modes import Criteria
+from tether.live.policy import Criteria
 
 
 class Shop:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError, StateFileError
-from tether.live.events import AlarmReset, OutcomeRecorded
-from tether.live.learner import Learner, live_config
-from tether.live.memory_store import MemoryStore
+from tether.live.log.memory import MemoryStore
+from tether.live.records import AlarmReset, OutcomeRecorded
+from tether.live.replica import Learner, live_config
 from tether.problem.problem import Problem
 from tether.records import Transition
 

@@ -5,11 +5,10 @@ import pytest
 
 from tether import Advisor, SlucbConfig
 from tether.errors import InputError
-from tether.live.guards import Guards
-from tether.live.ledger import Ledger
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria, PromotionRefused
-from tether.live.store import Entry, canonical
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import Entry, canonical
+from tether.live.policy import Criteria, Guards, PromotionRefused
+from tether.live.replica import Ledger
 
 from .live_worlds import Plant, finite_problem, live_advisor, small_world
 

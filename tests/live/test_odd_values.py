@@ -11,10 +11,9 @@ import pytest
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.audit import replay
-from tether.live.decisions import AlreadyRecorded
-from tether.live.memory_store import MemoryStore
-from tether.live.states import DEEPEST, StateCodec, as_logged
-from tether.live.store import Draft, text_of
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import Draft, text_of
+from tether.live.records import DEEPEST, AlreadyRecorded, StateCodec, as_logged
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
 

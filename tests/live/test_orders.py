@@ -7,11 +7,10 @@ import pytest
 
 from tether import Advisor
 from tether.errors import AlteredLog, InputError, StoreError
-from tether.live.decisions import UnknownDecision
-from tether.live.guards import Guards
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
-from tether.live.store import Draft, text_of
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import Draft, text_of
+from tether.live.policy import Criteria, Guards
+from tether.live.records import UnknownDecision
 
 from .live_worlds import Plant, live_advisor, small_world
 

@@ -9,18 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tether import Advisor, Problem
-from tether.agents.slucb_qvi import SlucbConfig
+from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
-from tether.live.audit import replay
-from tether.live.audit_export import export
-from tether.live.certificate import Certificate
-from tether.live.gate import is_safe_action
-from tether.live.guards import Guards
-from tether.live.ledger import Ledger
-from tether.live.memory_store import MemoryStore
-from tether.live.mixed import Drawn, drawn_row, mean_feature, parts_of
-from tether.live.modes import Criteria, unmet
-from tether.live.proposal import coin_of, proposal_of, with_margin
+from tether.live.audit import export, replay
+from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
+from tether.live.judge import coin_of, proposal_of, with_margin
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria, Guards, unmet
+from tether.live.records import Certificate
+from tether.live.replica import Ledger
 from tether.problem.action_sets import feature_of
 from tether.records import Mixture
 

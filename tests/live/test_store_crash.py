@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tether.live.chain import verify_store
+from tether.live.log.chain import verify_store
 
 KILLS, SERVER_KILLS, THREADS = 20, 5, 6
 APPENDER = Path(__file__).parent / "appender.py"

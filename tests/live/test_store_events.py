@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from tether import InputError, StoreError
-from tether.live.events import EVENTS, DecisionMade, OutcomeRecorded, Stopped, WarmStarted, event_of
-from tether.live.memory_store import MemoryStore
-from tether.live.store import Draft
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import Draft
+from tether.live.records import EVENTS, DecisionMade, OutcomeRecorded, Stopped, WarmStarted, event_of
 
 DECISION = {
     "decision_id": "d-1",

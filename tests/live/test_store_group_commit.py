@@ -6,9 +6,9 @@ from concurrent.futures import CancelledError, wait
 import pytest
 
 from tether import InputError, StoreBusy, StoreError
-from tether.live.chain import verify_store
-from tether.live.group_commit import GroupCommit
-from tether.live.memory_store import MemoryStore
+from tether.live.log.chain import verify_store
+from tether.live.log.group_commit import GroupCommit
+from tether.live.log.memory import MemoryStore
 
 from .places import draft, numbers
 
@@ -110,7 +110,7 @@ def test_a_batch_is_no_larger_than_its_limit_unless_one_caller_is(slow):
 
 
 def test_large_bodies_do_not_gather_in_one_batch(slow, monkeypatch):
-    monkeypatch.setattr("tether.live.group_commit.LARGEST_BATCH_BYTES", 2 * len(draft(1).text))
+    monkeypatch.setattr("tether.live.log.group_commit.LARGEST_BATCH_BYTES", 2 * len(draft(1).text))
     with GroupCommit(slow) as commits:
         futures = [commits.submit([draft(0)])]
         assert slow.entered.acquire(timeout=SOON)

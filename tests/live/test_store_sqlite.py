@@ -12,10 +12,10 @@ import sys
 import pytest
 
 from tether import InputError, StoreError
-from tether.live.chain import verify_store
-from tether.live.memory_store import MemoryStore
-from tether.live.sqlite_store import SqliteStore
-from tether.live.store import Draft, open_store
+from tether.live.log.chain import verify_store
+from tether.live.log.memory import MemoryStore
+from tether.live.log.sqlite import SqliteStore
+from tether.live.log.store import Draft, open_store
 
 from .places import draft, numbers
 
@@ -45,7 +45,7 @@ def test_every_append_waits_for_the_disk(tmp_path):
     if shutil.which("strace") is None:
         pytest.skip("no strace to watch syncs with")
     script = (
-        "import os, sys; from tether.live.sqlite_store import SqliteStore; from tether.live.store import Draft\n"
+        "import os, sys; from tether.live.log.sqlite import SqliteStore; from tether.live.log.store import Draft\n"
         "store = SqliteStore(sys.argv[1]); os.write(2, b'told')\n"
         "for _ in range(10): store.append([Draft('note', {})]); os.write(2, b'told')\n"
     )

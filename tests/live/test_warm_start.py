@@ -5,9 +5,9 @@ import pytest
 
 from tether import Advisor
 from tether.errors import InputError
-from tether.live.chain import verify_store
-from tether.live.memory_store import MemoryStore
-from tether.live.states import StateCodec
+from tether.live.log.chain import verify_store
+from tether.live.log.memory import MemoryStore
+from tether.live.records import StateCodec
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
 

@@ -4,11 +4,26 @@ import numpy as np
 import pytest
 
 from tether import RslucbQvi, SlucbConfig
+from tether.lab.worlds.lake import (
+    ACTIONS,
+    CELLS,
+    DANGER,
+    ELSEWHERE,
+    ENDS,
+    GOAL,
+    MOVES,
+    START,
+    TOWARD,
+    cell,
+    closeness,
+    frozen_lake,
+    goal_distance,
+    toward_goal,
+    transition_law,
+)
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_values, true_costs
 from tether.problem.problem import Problem
-from tether.world.frozen_lake import ELSEWHERE, TOWARD, closeness, frozen_lake, toward_goal
-from tether.world.lake_map import ACTIONS, CELLS, DANGER, ENDS, GOAL, MOVES, START, cell, goal_distance, transition_law
-from tether.world.linear_mdp import Streams
-from tether.world.planning import optimal_safe_mixture, optimal_safe_policy, policy_values, true_costs
 
 LEFT, RIGHT, DOWN, UP = range(4)
 

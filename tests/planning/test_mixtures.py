@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from tether import LinearMDP, Problem
 from tether.errors import EmptySafeSet
-from tether.world.planning import optimal_safe_mixture, optimal_safe_policy, true_costs, violations
+from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, true_costs, violations
 
 from .small_worlds import finite_world, literal_values, star_world
 

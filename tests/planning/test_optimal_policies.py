@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tether import InputError, LinearMDP, Problem, StarActions
+from tether.lab.worlds.planning import optimal_safe_policy, policy_values, safe_candidates, true_costs, violations
 from tether.problem.action_sets import FiniteActions
-from tether.world.planning import optimal_safe_policy, policy_values, safe_candidates, true_costs, violations
 
 from .small_worlds import all_deterministic_policies, finite_world, is_safe, literal_values, star_world
 

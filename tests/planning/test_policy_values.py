@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tether import Decision, LinearMDP, Problem, Radius, SlucbConfig, SlucbQvi
-from tether.experiments.simulate import simulate_stepwise
-from tether.world.linear_mdp import Streams
-from tether.world.planning import optimal_safe_policy, policy_values, regret, true_costs, violations
+from tether.lab.simulate import simulate_stepwise
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import optimal_safe_policy, policy_values, regret, true_costs, violations
 
 from .small_worlds import finite_world, literal_values, star_world
 

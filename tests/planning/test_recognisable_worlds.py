@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from tether import Decision, InputError, LinearMDP, Radius, SlucbQvi, ad_load, certified_set, dosing, heating
+from tether.lab.worlds import ad_load as ads
+from tether.lab.worlds import dosing as doses
+from tether.lab.worlds import heating as heat
+from tether.lab.worlds.linear_mdp import MisspecifiedMDP, Streams
+from tether.lab.worlds.planning import optimal_safe_policy, policy_values, true_costs, violations
 from tether.problem.action_sets import feature_of
 from tether.records import StarAction
-from tether.world import ad_load as ads
-from tether.world import dosing as doses
-from tether.world import heating as heat
-from tether.world.linear_mdp import Streams
-from tether.world.misspecified import MisspecifiedMDP
-from tether.world.planning import optimal_safe_policy, policy_values, true_costs, violations
 
 BUILDERS = {"dosing": dosing, "heating": heating, "ad-load": ad_load}
 TWINS = {"dosing": doses.dosing_twin, "heating": heat.heating_twin, "ad-load": ads.ad_load_twin}

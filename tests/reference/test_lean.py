@@ -7,7 +7,7 @@ import pytest
 
 from contract.worlds import small_world, two_constraints
 from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
-from tether.agents.slucb_qvi import EXPLORERS
+from tether.agents.slucb import EXPLORERS
 from tether.kernels.plan import BLOCK_NUMBERS, choose_block, one_row, scratch_for, tables_of, values_at
 
 STATES, D, HORIZON = 6, 3, 4

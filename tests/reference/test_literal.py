@@ -8,10 +8,10 @@ import pytest
 
 from reference.literal import Literal, Recipe
 from reference.worlds import small_world
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.radius import default_cost_ridge
+from tether.lab.worlds.linear_mdp import Streams
 from tether.records import StarAction
-from tether.world.linear_mdp import Streams
 
 TIE = 1e-9
 LENGTH = 1e-6

@@ -9,9 +9,9 @@ import pytest
 
 from reference.literal_randomised import LiteralRandomised, Recipe2
 from reference.worlds import small_world
-from tether.agents.rslucb_qvi import RslucbQvi
-from tether.agents.slucb_qvi import SlucbConfig
-from tether.world.linear_mdp import Streams
+from tether.agents.rslucb import RslucbQvi
+from tether.agents.slucb import SlucbConfig
+from tether.lab.worlds.linear_mdp import Streams
 
 PROBABILITY = 1e-5
 VALUE = 1e-6

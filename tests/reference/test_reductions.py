@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from reference.worlds import small_world
-from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.lsvi import LsviConfig, LsviUcb
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
-from tether.experiments.simulate import simulate, simulate_stepwise
+from tether.lab.simulate import simulate, simulate_stepwise
+from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.problem.problem import Problem
-from tether.world.linear_mdp import LinearMDP, Streams
 
 
 def assert_same_run(first, second, books, others):

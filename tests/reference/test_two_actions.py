@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from reference.worlds import small_world
-from tether.agents.rslucb_qvi import RslucbQvi
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.rslucb import RslucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.problem.problem import Problem
-from tether.world.linear_mdp import LinearMDP, Streams
 
 
 def one_ray_worlds(seed, constraints):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tether.lab.worlds.linear_mdp import LinearMDP
 from tether.problem.problem import Problem
-from tether.world.linear_mdp import LinearMDP
 
 THRESHOLD = 0.5
 GAP = 0.1

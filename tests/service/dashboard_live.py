@@ -13,11 +13,11 @@ import numpy as np
 import uvicorn
 
 from tether.live.advisor import Advisor
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria
 from tether.service.app import create_app
+from tether.service.auth import add_token
 from tether.service.config import LabelsSection, ServiceConfig
-from tether.service.tokens import add_token
 
 
 @contextmanager
@@ -50,7 +50,7 @@ class House:
     """The heating world lived through an advisor: 30 days of shadow, 60 guarded, then live, a minute per step."""
 
     def __init__(self, days, seed=0):
-        from tether.world.heating import heating
+        from tether.lab.worlds.heating import heating
 
         self.world, self.rng = heating(np.random.default_rng(seed)), np.random.default_rng(seed + 1)
         self.now, self.end = time.time() - 60.0 * days * self.world.problem.horizon, days

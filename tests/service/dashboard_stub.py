@@ -111,7 +111,7 @@ class Stub:
             return row["id"]
 
     def certificate(self, features, chosen, bound, reason, detail):
-        """As live/certificate.py writes it."""
+        """As live/records.py writes it."""
         limit = {
             "bound": bound,
             "threshold": TAU,

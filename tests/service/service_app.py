@@ -12,12 +12,12 @@ import uvicorn
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # tests/live is a package of its own
 from live.live_worlds import small_world
 from tether.live.advisor import Advisor
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria
 from tether.service.app import create_app
+from tether.service.auth import ROLES, add_token
 from tether.service.config import ServiceConfig
 from tether.service.run import how_to_listen
-from tether.service.tokens import ROLES, add_token
 
 WORLD = small_world()[0]
 PROBLEM = WORLD.problem

@@ -123,7 +123,7 @@ class Bandit:
     def __init__(self):
         np = pytest.importorskip("numpy")
         from tether.live.advisor import Advisor
-        from tether.live.modes import Criteria
+        from tether.live.policy import Criteria
         from tether.problem.action_sets import StarActions
         from tether.problem.problem import Problem
 

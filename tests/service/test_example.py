@@ -7,7 +7,7 @@ import pytest
 from dashboard_live import serving
 
 from tether.live.advisor import Advisor
-from tether.live.modes import Criteria
+from tether.live.policy import Criteria
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "service"

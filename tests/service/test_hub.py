@@ -6,10 +6,9 @@ import pytest
 from service_app import new_advisor, serving
 
 from tether.errors import InputError
-from tether.live.store import Head
-from tether.service.hub import Hub
+from tether.live.log.store import Head
+from tether.service.hub import Hub, Watch
 from tether.service.models import DecisionRequest
-from tether.service.watch import Watch
 
 
 class Counting:

@@ -5,7 +5,7 @@ import pytest
 from service_app import PROBLEM, WORLD, new_advisor
 
 from tether.live.advisor import Advisor
-from tether.service.journal import Journal
+from tether.service.views import Journal
 
 
 def lived(advisor, days, rng, applied=None):

@@ -19,11 +19,11 @@ from test_service_processes import configured, served
 
 from live.postgres import _children  # isort: skip
 
-from tether.live.chain import verify_store
-from tether.live.guards import Guards
-from tether.live.memory_store import MemoryStore
-from tether.live.postgres_store import PostgresStore
-from tether.live.sqlite_store import SqliteStore
+from tether.live.log.chain import verify_store
+from tether.live.log.memory import MemoryStore
+from tether.live.log.postgres import PostgresStore
+from tether.live.log.sqlite import SqliteStore
+from tether.live.policy import Guards
 
 SCHEMAS = itertools.count()
 

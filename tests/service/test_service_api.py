@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
-from tether.live.certificate import Certificate
-from tether.live.modes import Criteria
+from tether.live.policy import Criteria
+from tether.live.records import Certificate
 from tether.problem.problem import Problem
 
 JSON = {"Content-Type": "application/json"}

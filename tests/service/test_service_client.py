@@ -4,8 +4,8 @@ import httpx
 import pytest
 from service_app import WORLD, new_advisor, serving, tokens_of_every_kind
 
-from tether.live.memory_store import MemoryStore
-from tether.live.modes import Criteria
+from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria
 from tether.records import StarAction
 from tether.service.client import Client, ServiceError, action_of
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from tether.cli import app as cli
 from tether.errors import InputError
 from tether.live.advisor import Advisor
+from tether.service.auth import add_token, caller_of, read_tokens, remove_token
 from tether.service.config import is_loopback, read_config
-from tether.service.tokens import add_token, caller_of, read_tokens, remove_token
 
 MODULE = """
 import numpy as np

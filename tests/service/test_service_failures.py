@@ -11,9 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
 from tether.errors import AlteredLog, InputError, StoreError
-from tether.live.chain import verify_store
-from tether.live.memory_store import MemoryStore
-from tether.live.store import Draft
+from tether.live import advisor as live_advisor
+from tether.live.judge import judge
+from tether.live.log.chain import verify_store
+from tether.live.log.memory import MemoryStore
+from tether.live.log.store import Draft
 
 
 class Moody(MemoryStore):
@@ -335,21 +337,20 @@ def test_a_log_that_came_back_is_ready_although_no_snapshot_can_be_saved(store, 
         assert client.get("/readyz").status_code == 200 and decide(client)["logged"]
 
 
-def test_what_is_withheld_is_noted_by_the_next_batch_and_nobody_waits_for_it(store):
+def test_what_is_withheld_is_noted_by_the_next_batch_and_nobody_waits_for_it(store, monkeypatch):
     advisor = new_advisor(store)
     with serving(advisor) as client:
         learn(client, 60)
         state = next(state for state in range(4) if not decide(client, state)["is_baseline"])
-        judge = advisor.replica.judge
 
-        def slowly(request):
-            made = judge(request)
+        def slowly(replica, request):
+            made = judge(replica, request)
             store.append([Draft("stopped", {"by": "somebody", "why": "smoke"})])  # another process, in between
             return made
 
-        advisor.replica.judge = slowly
+        monkeypatch.setattr(live_advisor, "judge", slowly)
         answer = client.post("/v1/decisions", json={"state": state})
-        advisor.replica.judge = judge
+        monkeypatch.undo()
         assert answer.status_code == 503 and answer.json()["reason"] == "stopped" and answer.json()["is_baseline"]
         give_up = time.monotonic() + 10
         while store.read(0, 1000)[-1].kind != "withheld" and time.monotonic() < give_up:

@@ -13,7 +13,7 @@ from service_app import new_advisor, serving, tokens_of_every_kind
 from test_service_failures import Moody
 
 from tether.errors import StoreError
-from tether.live.chain import verify_store
+from tether.live.log.chain import verify_store
 
 EXAMPLES = {"short": 12, "long": 400}
 AS_DESCRIBED = [content_type_conformance, response_schema_conformance, status_code_conformance]

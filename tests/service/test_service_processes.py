@@ -13,9 +13,9 @@ import httpx
 import pytest
 from service_app import tokens_of_every_kind  # also puts tests/ on the path
 
-from tether.live.chain import verify_store
-from tether.live.postgres_store import PostgresStore
-from tether.live.sqlite_store import SqliteStore
+from tether.live.log.chain import verify_store
+from tether.live.log.postgres import PostgresStore
+from tether.live.log.sqlite import SqliteStore
 
 MODULE = """
 import numpy as np
@@ -44,7 +44,7 @@ def configured(folder, **more):
 @contextmanager
 def served(folder, address, *options, **environment):
     """The process, once it is ready; ended with SIGTERM. Its standard error goes to folder/err."""
-    command = [sys.executable, "-m", "tether.cli", "serve", str(folder / "service.toml"), *options]
+    command = [sys.executable, "-m", "tether", "serve", str(folder / "service.toml"), *options]
     with (folder / "err").open("ab") as err:
         process = subprocess.Popen(command, stderr=err, stdout=err, env={**os.environ, **environment})
     try:
@@ -94,7 +94,7 @@ def test_a_service_starts_stops_in_order_and_starts_again_where_it_was(tmp_path)
 
 def test_it_refuses_to_start_open_to_the_world_without_tokens(tmp_path):
     configured(tmp_path, host="0.0.0.0")
-    command = [sys.executable, "-m", "tether.cli", "serve", str(tmp_path / "service.toml")]
+    command = [sys.executable, "-m", "tether", "serve", str(tmp_path / "service.toml")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     said = done.stderr + done.stdout
     assert done.returncode != 0 and "no tokens are set" in said and "Traceback" not in said

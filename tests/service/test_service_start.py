@@ -20,7 +20,7 @@ from tether.service.config import read_config
 
 
 def started(folder, **more):
-    command = [sys.executable, "-m", "tether.cli", "serve", str(folder / "service.toml")]
+    command = [sys.executable, "-m", "tether", "serve", str(folder / "service.toml")]
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **more)
 
 
@@ -54,7 +54,7 @@ def test_a_port_that_is_taken_is_said_in_plain_words(tmp_path):
 def test_a_check_writes_nothing_to_a_log_that_a_service_may_be_using(tmp_path):
     """A rehearsal with other guards must not take those of the running service away."""
     configured(tmp_path)
-    path, command = tmp_path / "service.toml", [sys.executable, "-m", "tether.cli", "serve", "--check"]
+    path, command = tmp_path / "service.toml", [sys.executable, "-m", "tether", "serve", "--check"]
     told = path.read_text()
     path.write_text(f"{told}\n[guards]\nmax_age = 60.0\n")
     advisor = make_advisor(read_config(path))
@@ -111,7 +111,7 @@ WARM = """
 import gc, json, sys
 import numpy as np
 from tether.live.advisor import Advisor
-from tether.live.modes import Criteria
+from tether.live.policy import Criteria
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.service.run import warm_up

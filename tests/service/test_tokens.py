@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tether.cli import app as cli
 from tether.errors import InputError
-from tether.service.tokens import LONGEST_NAME, MOST_DAYS, add_token, caller_of, read_tokens, remove_token
+from tether.service.auth import LONGEST_NAME, MOST_DAYS, add_token, caller_of, read_tokens, remove_token
 
 
 def token(*arguments):

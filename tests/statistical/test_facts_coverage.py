@@ -19,7 +19,7 @@ from scipy.stats import binom
 from reference.worlds import small_world
 from tether import SlucbConfig, SlucbQvi
 from tether.kernels.model import ALARM
-from tether.world.linear_mdp import Streams
+from tether.lab.worlds.linear_mdp import Streams
 
 FALSE_ALARM, DELTA, RUNS, EPISODES = 1e-6, 0.01, 300, 40
 ROUNDING = 1e-12

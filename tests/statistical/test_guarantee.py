@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from tether import LsviConfig, LsviUcb, SlucbConfig, SlucbQvi, synthetic
-from tether.experiments.simulate import simulate
 from tether.kernels.radius import classical_radius, cost_radius, mixture_radius
-from tether.world.linear_mdp import Streams
+from tether.lab.simulate import simulate
+from tether.lab.worlds.linear_mdp import Streams
 
 FALSE_ALARM = 1e-6
 

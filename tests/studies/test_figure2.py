@@ -12,13 +12,15 @@ from matplotlib.text import Annotation
 from test_report import Outline, Reader
 from tiny_units import MANY, ONE, RAMP, cell, certified
 
-from tether import cli_output, cli_study
-from tether.experiments import cisr_curves, claims, figures, lake_picture, unit_report
-from tether.experiments.figure2_data import MOST_CELLS, most_telling
-from tether.experiments.figure_data import charts
-from tether.experiments.report import write
-from tether.experiments.unit_kinds import kind_of, leading
-from tether.world.lake_map import CELLS, DANGER, ENDS, GOAL, transition_law
+from tether.cli import output as cli_output
+from tether.cli import study as cli_study
+from tether.lab import claims
+from tether.lab import plots as figures
+from tether.lab.plots import charts
+from tether.lab.report import write
+from tether.lab.studies import figure2
+from tether.lab.studies.figure2 import MOST_CELLS, kind_of, leading, most_telling
+from tether.lab.worlds.lake import CELLS, DANGER, ENDS, GOAL, transition_law
 
 OURS, THEIRS = "CISR, run by us", "CISR, its authors' logs"
 PANELS = ["success", "return", "steps", "cost", "falls"]
@@ -33,8 +35,8 @@ def chart():
 @pytest.fixture
 def unportrayed(monkeypatch):
     """Arrays have no run behind them that could be played again."""
-    monkeypatch.setattr(unit_report, "portrait", lambda results: None)
-    monkeypatch.setattr(lake_picture, "portrait", lambda results: None)
+    monkeypatch.setattr(figure2, "portrait", lambda results: None)
+    monkeypatch.setattr(figure2, "portrait", lambda results: None)
 
 
 def panel_of(chart, key):
@@ -124,7 +126,7 @@ def test_without_trained_students_the_authors_curve_must_do(monkeypatch):
     def absent(*args, **options):
         raise FileNotFoundError
 
-    monkeypatch.setattr(cisr_curves, "load_curves", absent)
+    monkeypatch.setattr(figure2, "load_curves", absent)
     (made,) = charts(tiny_units.results([certified()]))
     assert [curve.name for curve in made.panels[0].series] == ["Ours, certified", THEIRS]
     verdicts = {claim.id: claim.holds for claim in claims.evaluate(tiny_units.results([certified()]))}
@@ -145,7 +147,7 @@ def test_the_printed_figure_holds_the_panels_the_map_and_labels_inside(chart):
 
 
 def test_figures_and_portrait_are_written(tmp_path, monkeypatch, seen):
-    monkeypatch.setattr(lake_picture, "portrait", lambda results: seen)
+    monkeypatch.setattr(figure2, "portrait", lambda results: seen)
     written = figures.draw(tiny_units.results(), tmp_path)
     assert [path.name for path in written] == [
         "tiny-lake.png", "tiny-lake.svg", "tiny-lake.pdf", "tiny-lake-lake.png",
@@ -230,7 +232,7 @@ def test_the_terminal_table_has_success_safety_and_whose_radius(capsys):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, seen):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unit_report, "portrait", lambda results: seen)
+        patch.setattr(figure2, "portrait", lambda results: seen)
         return write([tiny_units.results()], tmp_path_factory.mktemp("lake") / "report.html")
 
 
@@ -269,7 +271,7 @@ def seen():
     """A real, very short run of a real lake, played again."""
     options = {"explorer": "paper", "kappa": 1.0, "cost_radius": 0.12, "cost_ridge": 1e-6, "pooled": True}
     row = cell("Short (β)", options=options, world_options={"horizon": 12}, units={**MANY, "steps": 60})
-    return lake_picture.portrait(dataclasses.replace(tiny_units.results([row]), episodes=2))
+    return figure2.portrait(dataclasses.replace(tiny_units.results([row]), episodes=2))
 
 
 def test_a_portrait_holds_distributions_exact_odds_and_true_costs(seen):
@@ -290,11 +292,11 @@ def test_visits_follow_the_plan_until_it_ends(there):
     plan = np.zeros((5, CELLS, 4))
     plan[:, :, 2] = 1.0
     plan[:, list(ENDS)] = there  # what a plan says where a trajectory has ended means nothing
-    visits, ended = lake_picture._occupancy(plan, transition_law(1.0), 5, receding=False)
+    visits, ended = figure2._occupancy(plan, transition_law(1.0), 5, receding=False)
     assert {state: visits[state] for state in np.flatnonzero(visits)} == {0: 1.0, 10: 1.0}
     assert ended[20] == ended.sum() == 1.0
     plan[0, 0], plan[1:, 0] = [0, 1, 0, 0], [0, 0, 1, 0]  # the first step goes right, later ones down
-    _, early = lake_picture._occupancy(plan, transition_law(1.0), 1, receding=True)
+    _, early = figure2._occupancy(plan, transition_law(1.0), 1, receding=True)
     assert early[1] == 1.0
 
 
@@ -307,26 +309,26 @@ def test_cisr_is_labelled_with_who_ran_it_on_which_lake_and_the_length_of_its_un
 def test_a_portrait_draws_an_arrow_per_likely_move_and_frames_what_is_above_the_threshold(seen):
     free = [state for state in range(CELLS) if state not in ENDS]
     ax = Figure().subplots()
-    lake_picture._learned_panel(ax, seen)
+    figure2._learned_panel(ax, seen)
     arrows = [text for text in ax.texts if isinstance(text, Annotation)]
-    assert len(arrows) == (seen.mixture[free] > lake_picture.FAINT).sum() > 80
+    assert len(arrows) == (seen.mixture[free] > figure2.FAINT).sum() > 80
     for risky in (False, True):
         ax, cost = Figure().subplots(), seen.cost.copy()
         cost[55] += 0.2 * risky
-        lake_picture._cost_panel(ax, dataclasses.replace(seen, cost=cost))
+        figure2._cost_panel(ax, dataclasses.replace(seen, cost=cost))
         frames = [patch for patch in ax.patches if patch.get_facecolor()[3] == 0.0]
         assert len(frames) == risky
 
 
 def test_a_portrait_is_the_same_bytes_again_and_can_be_said_in_words(seen):
-    assert lake_picture.render_portrait(seen, dpi=40) == lake_picture.render_portrait(seen, dpi=40)
-    assert "τ = 0.1" in lake_picture.describe(seen) and f"{seen.danger:.3f}" in lake_picture.describe(seen)
+    assert figure2.render_portrait(seen, dpi=40) == figure2.render_portrait(seen, dpi=40)
+    assert "τ = 0.1" in figure2.describe(seen) and f"{seen.danger:.3f}" in figure2.describe(seen)
 
 
 def test_other_worlds_and_studies_without_a_learner_have_no_portrait():
     alone = cell("a₀", agent="always-safe", origin="exact", options={}, level=0.0)
-    assert lake_picture.portrait(tiny_units.results([alone])) is None
+    assert figure2.portrait(tiny_units.results([alone])) is None
     elsewhere = dataclasses.replace(certified(), info=dataclasses.replace(certified().info, world="synthetic"))
-    assert lake_picture.portrait(tiny_units.results([elsewhere])) is None
+    assert figure2.portrait(tiny_units.results([elsewhere])) is None
     unknown = certified(options={"pooled": True, "nope": 1})
-    assert lake_picture.portrait(tiny_units.results([unknown])) is None
+    assert figure2.portrait(tiny_units.results([unknown])) is None

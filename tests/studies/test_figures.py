@@ -7,9 +7,21 @@ import pytest
 import tiny_results
 
 from tether.errors import TetherError
-from tether.experiments.figure_data import POINTS, charts, even_grid, log_grid, moving_average
-from tether.experiments.figure_style import RAMPS, role, styles
-from tether.experiments.figures import FORMATS, count_ticks, draw, make_figure, spread
+from tether.lab.plots import (
+    FORMATS,
+    POINTS,
+    RAMPS,
+    charts,
+    count_ticks,
+    draw,
+    even_grid,
+    log_grid,
+    make_figure,
+    moving_average,
+    role,
+    spread,
+    styles,
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,10 @@ import pytest
 import tiny_results
 
 from tether.errors import TetherError
-from tether.experiments import specs
-from tether.experiments.figure_data import POINTS, charts
-from tether.experiments.figure_interactive import embed, numbers
-from tether.experiments.figure_style import RAMPS
-from tether.experiments.report import write
-from tether.experiments.report_parts import commands, signed
+from tether.lab import specs
+from tether.lab.html import commands, signed
+from tether.lab.plots import POINTS, RAMPS, charts, embed, numbers
+from tether.lab.report import write
 
 VOID = {"meta", "link", "img"}
 

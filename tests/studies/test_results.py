@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import TetherError
-from tether.experiments import claims, results, specs, summary
-from tether.experiments.engines import InProcess
-from tether.experiments.results import COLUMNS, Cell, CellInfo, Results
-from tether.experiments.runner import run_study
-from tether.experiments.simulate import simulate
-from tether.world.linear_mdp import Streams
-from tether.world.synthetic import synthetic
+from tether.lab import books, claims, specs
+from tether.lab.books import COLUMNS, Cell, CellInfo, Results
+from tether.lab.engines import InProcess
+from tether.lab.runner import run_study
+from tether.lab.simulate import simulate
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.synthetic import synthetic
 
 SPEC = """
 name = "stored"
@@ -41,14 +41,14 @@ def folder(tmp_path_factory):
 
 
 def test_a_stored_run_is_the_run_bit_for_bit(folder):
-    (cell,) = results.load(folder).cells
+    (cell,) = books.load(folder).cells
     for row, seed in enumerate(cell.seeds):
         streams = Streams.from_seed(seed)
         world = synthetic(streams.instance, states=3, rays=4, dimension=3, horizon=2)
         config = SlucbConfig(explorer="certified", value_radius=0.5, episodes=30)
-        books = simulate(world, SlucbQvi(world.problem, config), 30, streams)
+        kept = simulate(world, SlucbQvi(world.problem, config), 30, streams)
         for name in ("reward", "value", "optimal_value", "regret", "violations", "worst_cost", "optimism", "length"):
-            assert cell[name][row].tobytes() == getattr(books, name).tobytes(), name
+            assert cell[name][row].tobytes() == getattr(kept, name).tobytes(), name
 
 
 def test_every_part_carries_its_spec_version_platform_and_kernel(folder):
@@ -68,15 +68,15 @@ def test_the_dataset_can_be_read_as_one_table_without_tether(folder):
 
 def test_missing_runs_are_named_and_an_unknown_column_is_an_error(folder, tmp_path):
     (tmp_path / "study.json").write_bytes((folder / "study.json").read_bytes())
-    loaded = results.load(tmp_path)
+    loaded = books.load(tmp_path)
     assert [seed for _, seed in loaded.missing] == [0, 1]
     with pytest.raises(KeyError, match="no column 'regrets'"):
-        results.load(folder).cells[0]["regrets"]
+        books.load(folder).cells[0]["regrets"]
 
 
 def test_a_folder_without_results_is_an_error(tmp_path):
     with pytest.raises(TetherError, match="holds no results"):
-        results.load(tmp_path)
+        books.load(tmp_path)
 
 
 def cell(label, columns, *, agent="slucb-qvi", explorer="paper", cost="tuned", options=None, seeds=None):
@@ -92,33 +92,33 @@ def study_of(*cells):
 
 def test_intervals_are_over_seeds_never_over_episodes():
     noisy_episodes = np.tile(np.random.default_rng(0).normal(size=500), (8, 1))
-    flat = summary.interval(noisy_episodes.mean(axis=1))
+    flat = books.interval(noisy_episodes.mean(axis=1))
     assert flat.high - flat.low < 1e-12  # all seeds agree, however much episodes vary
     seeds = np.random.default_rng(1).normal(size=400)
-    wide = summary.interval(seeds)
+    wide = books.interval(seeds)
     assert wide.high - wide.low == pytest.approx(2 * 1.96 * seeds.std() / np.sqrt(400), rel=0.1)
 
 
 def test_the_bootstrap_is_seeded_and_covers_curves_pointwise():
     rows = np.random.default_rng(2).normal(size=(6, 4500))
-    curve = summary.interval(rows)
+    curve = books.interval(rows)
     assert curve.mean.shape == curve.low.shape == (4500,)
-    assert np.array_equal(curve.low, summary.interval(rows).low)
-    assert summary.interval(rows[:, 17]).low == pytest.approx(curve.low[17])
+    assert np.array_equal(curve.low, books.interval(rows).low)
+    assert books.interval(rows[:, 17]).low == pytest.approx(curve.low[17])
 
 
 def test_paired_differences_use_the_shared_seeds_and_cancel_what_they_share():
     instance = np.array([[10.0], [20.0], [30.0], [40.0]])
     first = cell("a", {"reward": instance + 1.0}, seeds=(0, 1, 2, 3))
     second = cell("b", {"reward": instance[::-1][:3]}, seeds=(3, 2, 1))
-    gap = summary.paired_difference(first, second, "reward")
+    gap = books.paired_difference(first, second, "reward")
     assert (gap.mean, gap.low, gap.high) == (1.0, 1.0, 1.0)
 
 
 def test_the_table_has_totals_median_and_worst_seed():
     regret = np.array([[1.0, 1.0], [2.0, 3.0], [10.0, 0.0]])
     violations = np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]])
-    (row,) = summary.table(study_of(cell("a", {"regret": regret, "violations": violations})))
+    (row,) = books.table(study_of(cell("a", {"regret": regret, "violations": violations})))
     assert row.regret_mean == pytest.approx(17 / 3) and (row.regret_median, row.regret_worst) == (5.0, 10.0)
     assert (row.violations_total, row.violating_runs, row.seeds) == (3, 1, 3)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tether.errors import InputError, TetherError
-from tether.experiments import registry, results, runner, specs, storage
-from tether.experiments.engines import InProcess, Local, WorkerDied, make_engine
-from tether.experiments.registry import AgentKind
-from tether.experiments.runner import Listener, run_study
+from tether.lab import books, registry, runner, specs, storage
+from tether.lab.engines import InProcess, Local, WorkerDied, make_engine
+from tether.lab.registry import AgentKind
+from tether.lab.runner import Listener, run_study
 
 SPEC = """
 name = "tiny"
@@ -77,7 +77,7 @@ def truth(tmp_path_factory):
     """The digest of an undisturbed run in this process."""
     folder = tmp_path_factory.mktemp("truth")
     run_study(STUDY, folder, InProcess())
-    return results.load(folder).digest()
+    return books.load(folder).digest()
 
 
 def test_a_second_run_keeps_everything_and_repeats_nothing(tmp_path, truth):
@@ -88,7 +88,7 @@ def test_a_second_run_keeps_everything_and_repeats_nothing(tmp_path, truth):
     assert (first.total, first.kept, first.finished_runs, first.episodes) == (6, 0, 6, 3600)
     assert (done.ran, done.kept, second.kept, second.episodes) == (0, 6, 6, 0)
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
-    assert results.load(tmp_path).digest() == truth
+    assert books.load(tmp_path).digest() == truth
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign", "half-written", "gone"])
@@ -107,7 +107,7 @@ def test_damaged_work_is_redone_and_the_rest_is_kept(tmp_path, truth, damage):
         part.unlink()
     done = run_study(STUDY, tmp_path, InProcess())
     assert (done.ran, done.kept) == (1, 5)
-    assert results.load(tmp_path).digest() == truth
+    assert books.load(tmp_path).digest() == truth
     assert len(list((tmp_path / "runs").iterdir())) == 6
 
 
@@ -123,7 +123,7 @@ def test_a_stale_run_is_not_counted_when_its_successor_fails(tmp_path, monkeypat
     monkeypatch.setattr(runner, "CODE", "another version")
     monkeypatch.setitem(registry.AGENTS.shipped, "slucb-qvi", lambda: kind)
     done = run_study(STUDY, tmp_path, InProcess())
-    assert [seed for _, seed in results.load(tmp_path).missing] == [failure.seed for failure in done.failures] == [1]
+    assert [seed for _, seed in books.load(tmp_path).missing] == [failure.seed for failure in done.failures] == [1]
 
 
 def test_a_worker_with_other_code_refuses_instead_of_mixing_its_numbers_in(tmp_path, monkeypatch):
@@ -136,7 +136,7 @@ def test_a_worker_with_other_code_refuses_instead_of_mixing_its_numbers_in(tmp_p
 def test_another_spec_in_the_same_folder_is_not_counted(tmp_path, truth):
     run_study(STUDY.resized(first_seed=7), tmp_path, InProcess())
     run_study(STUDY, tmp_path, InProcess())
-    loaded = results.load(tmp_path)
+    loaded = books.load(tmp_path)
     assert len(list((tmp_path / "runs").iterdir())) == 12 and loaded.digest() == truth
     assert all(cell.seeds == (0, 1, 2) for cell in loaded.cells)
 
@@ -146,7 +146,7 @@ def test_any_number_of_workers_gives_the_same_bits(tmp_path, truth):
         recorder = Recorder()
         done = run_study(STUDY, tmp_path / str(workers), Local(workers), recorder)
         assert (done.ran, recorder.episodes) == (6, 3600)
-        assert results.load(tmp_path / str(workers)).digest() == truth
+        assert books.load(tmp_path / str(workers)).digest() == truth
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_ray_gives_the_same_bits(tmp_path, truth):
     own = run_study(STUDY, tmp_path / "own", make_engine("ray", 2))
     assert not ray.is_initialized()
     assert (done.ran, own.ran) == (6, 6)
-    assert results.load(tmp_path / "joined").digest() == results.load(tmp_path / "own").digest() == truth
+    assert books.load(tmp_path / "joined").digest() == books.load(tmp_path / "own").digest() == truth
 
 
 def test_a_failed_run_is_reported_with_its_seed_and_traceback_and_the_others_finish(tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_a_failed_run_is_reported_with_its_seed_and_traceback_and_the_others_fin
     assert recorder.failures == [failure]
     assert (done.ran, failure.seed, failure.message) == (5, 1, "RuntimeError: a planted fault")
     assert "seed 1" in failure.traceback.read_text() and "Traceback" in failure.traceback.read_text()
-    assert results.load(tmp_path).missing == ((failure.label, 1),)
+    assert books.load(tmp_path).missing == ((failure.label, 1),)
     monkeypatch.undo()
     again = run_study(STUDY, tmp_path, InProcess())
     assert (again.ran, again.kept, again.failures) == (1, 5, [])
@@ -298,7 +298,7 @@ def test_after_kill_9_finished_work_is_kept_and_the_end_result_is_the_same(tmp_p
     assert 3 <= kept < 24 and (report["kept"], report["ran"]) == (kept, 24 - kept)
     assert all(row["seeds"] == 12 for row in report["table"])
     run_study(specs.read(tmp_path / "long.toml"), tmp_path / "whole", Local(2))
-    assert results.load(tmp_path / "out" / "tiny").digest() == results.load(tmp_path / "whole").digest()
+    assert books.load(tmp_path / "out" / "tiny").digest() == books.load(tmp_path / "whole").digest()
 
 
 @pytest.mark.slow

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError, TetherError
-from tether.experiments import registry, specs
-from tether.experiments.any_agent import simulate_any
-from tether.experiments.cells import cells_of
-from tether.experiments.registry import AgentKind, WorldKind
-from tether.experiments.simulate import simulate
-from tether.world.linear_mdp import Streams
-from tether.world.synthetic import synthetic
+from tether.lab import registry, specs
+from tether.lab.cells import cells_of
+from tether.lab.registry import AgentKind, WorldKind
+from tether.lab.simulate import simulate, simulate_any
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.synthetic import synthetic
 
 SPEC = """
 name = "tiny"

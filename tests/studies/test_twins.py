@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 from tether import Problem, SlucbQvi, TetherError
 from tether.check.monitor import Monitor
 from tether.cli import app
-from tether.experiments import figures, twin_study
-from tether.experiments.engines import InProcess
-from tether.experiments.twins import WATCHES, WORLDS, Trip, TwinRun, play_twin
-from tether.world.heating import heating, heating_twin
-from tether.world.linear_mdp import Streams
+from tether.lab import plots as figures
+from tether.lab.engines import InProcess
+from tether.lab.studies import twins as twin_study
+from tether.lab.studies.twins import WATCHES, WORLDS, Trip, TwinRun, play_twin
+from tether.lab.worlds.heating import heating, heating_twin
+from tether.lab.worlds.linear_mdp import Streams
 
 STEP, POOLED = WATCHES
 

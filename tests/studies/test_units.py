@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from tether.agents.always_safe import AlwaysSafe
-from tether.agents.rslucb_qvi import RslucbQvi
-from tether.agents.slucb_qvi import SlucbConfig
-from tether.experiments.units import GOAL_RETURN, OTHER_RETURN, Schedule, simulate_units
-from tether.world.frozen_lake import frozen_lake
-from tether.world.lake_map import DANGER, GOAL, START
-from tether.world.linear_mdp import Streams
+from tether.agents.fixed import AlwaysSafe
+from tether.agents.rslucb import RslucbQvi
+from tether.agents.slucb import SlucbConfig
+from tether.lab.units import GOAL_RETURN, OTHER_RETURN, Schedule, simulate_units
+from tether.lab.worlds.lake import DANGER, GOAL, START, frozen_lake
+from tether.lab.worlds.linear_mdp import Streams
 
 CONFIG = SlucbConfig(
     explorer="plain", cost_radius=0.05, value_radius=0.5, cost_ridge=1e-6, value_ridge=1e-6, pooled=True

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tether.experiments import claims, figure_data, figures, specs, world_claims
-from tether.experiments.engines import InProcess
-from tether.experiments.results import Cell, CellInfo, load
-from tether.experiments.runner import run_study
-from tether.experiments.world_figures import shown_cells
-from tether.experiments.world_units import MEANINGS
+from tether.lab import claims, plots, specs
+from tether.lab.books import Cell, CellInfo, load
+from tether.lab.engines import InProcess
+from tether.lab.runner import run_study
+from tether.lab.studies import worlds
+from tether.lab.studies.worlds import MEANINGS, shown_cells
 
 EPISODES, SEEDS = 40, 3
 
@@ -39,12 +39,12 @@ def cells(*, strong_penalty_gain=0.1, strong_penalty_violations=1):
 
 
 def verdicts(made):
-    return {claim.id: claim for claim in world_claims.beside_default(made)}
+    return {claim.id: claim for claim in worlds.beside_default(made)}
 
 
 def test_gain_is_counted_in_the_worlds_own_units():
     ours, default = cells()[:2]
-    gain = world_claims.gain_over_default(ours, default)
+    gain = worlds.gain_over_default(ours, default)
     assert float(gain.mean) == pytest.approx(0.5 * MEANINGS["heating"].reward)
     assert float(gain.low) == pytest.approx(float(gain.high)), "luck is shared by both, and cancels"
 
@@ -70,8 +70,8 @@ def test_a_learner_that_earns_less_than_the_default_is_told_so():
 
 
 def test_nothing_is_claimed_without_a_default_to_compare_with():
-    assert world_claims.beside_default([cells()[0], *cells()[2:]]) == []
-    assert world_claims.beside_default(cells()[1:]) == []
+    assert worlds.beside_default([cells()[0], *cells()[2:]]) == []
+    assert worlds.beside_default(cells()[1:]) == []
 
 
 def test_the_penalty_with_the_fewest_violations_is_shown():
@@ -111,7 +111,7 @@ def test_claims_are_judged_per_world(small_study):
 
 
 def test_each_world_has_a_figure_with_reward_violations_and_gain(small_study):
-    charts = figure_data.charts(small_study)
+    charts = plots.charts(small_study)
     assert [chart.name for chart in charts] == ["worlds-dosing", "worlds-ad-load"]
     for chart in charts:
         assert [panel.key for panel in chart.panels] == ["reward", "violations", "gain"]
@@ -127,4 +127,4 @@ def test_each_world_has_a_figure_with_reward_violations_and_gain(small_study):
         total = (rewards["LSVI-UCB"]["reward"] - rewards["Always the default"]["reward"]).sum(axis=1).mean()
         factor = MEANINGS[chart.name.removeprefix("worlds-")].reward
         assert gain[2].y[-1] == pytest.approx(factor * total)
-        assert figures.render(chart, ["png"])["png"].startswith(b"\x89PNG")
+        assert plots.render(chart, ["png"])["png"].startswith(b"\x89PNG")

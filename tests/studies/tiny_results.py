@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tether.experiments.results import Cell, CellInfo, Results
-from tether.experiments.specs import parse
+from tether.lab.books import Cell, CellInfo, Results
+from tether.lab.specs import parse
 
 EPISODES, SEEDS = 60, 3
 SPEC = """

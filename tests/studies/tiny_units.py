@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tether.experiments.results import Cell, CellInfo, Results
-from tether.experiments.specs import parse
+from tether.lab.books import Cell, CellInfo, Results
+from tether.lab.specs import parse
 
 UNITS, AGENTS = 10, 5
 RAMP = np.array([0.0, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95, 0.96, 0.96, 0.96])

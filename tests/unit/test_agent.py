@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from reference.worlds import small_world
-from tether.agents.lsvi_ucb import LsviConfig, LsviUcb
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.lsvi import LsviConfig, LsviUcb
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError, InputError
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.synthetic import not_star_convex
 from tether.records import StarAction, Transition
-from tether.world.linear_mdp import Streams
-from tether.world.not_star_convex import not_star_convex
 from unit.cases import OTHER, SAFE, two_arm_problem
 
 

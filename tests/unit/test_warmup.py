@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from reference.worlds import small_world
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
-from tether.experiments.simulate import simulate_stepwise
+from tether.lab.simulate import simulate_stepwise
+from tether.lab.worlds.linear_mdp import Streams
 from tether.records import Transition
-from tether.world.linear_mdp import Streams
 from unit.cases import OTHER, SAFE, two_arm_problem
 
 K = 100

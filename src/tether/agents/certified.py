@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tether.agents.checks import check_step
-from tether.agents.least_squares import Choice, LeastSquaresAgent
-from tether.agents.slucb_qvi import SlucbConfig, SlucbQvi
+from tether.agents.agent import Choice, LeastSquaresAgent, check_step
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.bound import bound_at, examine, fit_costs, limit_lengths
 from tether.kernels.model import BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, new_plan

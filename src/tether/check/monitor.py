@@ -6,9 +6,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from tether.check.alternatives import Alternatives
-from tether.check.evidence import Spectrum, extra_evidence, log_mean, noise_evidence, norm_evidence, spectrum_of
-from tether.check.sums import FIRST_MARK, MARKS, Sums
+from tether.check.evidence import (
+    FIRST_MARK,
+    MARKS,
+    Alternatives,
+    Spectrum,
+    Sums,
+    extra_evidence,
+    log_mean,
+    noise_evidence,
+    norm_evidence,
+    spectrum_of,
+)
 from tether.errors import InputError, StateFileError
 from tether.problem.problem import Problem
 from tether.records import Array, StateKey

@@ -5,19 +5,18 @@
 ψ(s) below is a vector of state features; φ(s, a) is what the learner's regressions see.
 """
 
-from tether.features.action_features import (
+from tether.features.actions import (
     ActionFeatures,
+    ActionList,
+    ActionRays,
     AffineInAction,
     PairFeatures,
     PerAction,
     PerDirection,
 )
-from tether.features.base import Constant, Features, FunctionFeatures, OneHot, Reading
-from tether.features.bases import Fourier, Polynomial, RandomFourier
-from tether.features.choices import ActionList, ActionRays
+from tether.features.base import Constant, Features, FunctionFeatures, OneHot, Reading, Standardised
+from tether.features.bases import Fourier, Polynomial, RandomFourier, SoftAggregation, Tiles
 from tether.features.compose import concatenate, product
-from tether.features.partitions import SoftAggregation, Tiles
-from tether.features.standardise import Standardised
 
 __all__ = [
     "ActionFeatures",

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -167,3 +167,138 @@ def check_bound(bound: float) -> float:
     if not 0.0 < bound < np.inf:
         raise InputError(f"bound must be positive and finite, but is {bound!r}: it is the largest norm of the values.")
     return float(bound)
+
+
+# Builders that read real vectors: the declared range, and what happens outside it.
+
+Outside = Literal["error", "clip"]
+
+
+class OnRange(Features):
+    """ψ of a vector x (or a number) in the box [low, high]; outside it, an error or the nearest point of the box.
+
+    The norm bound is proved from the range, so a value outside never passes silently: "error" refuses it, "clip"
+    moves it to the edge. Clipping keeps ‖ψ‖ <= 1, but makes different states look alike: costs must then be linear in
+    what is left.
+    """
+
+    def __init__(self, low: ArrayLike, high: ArrayLike, outside: Outside = "error") -> None:
+        self.low, self.high = checked_range(low, high)
+        if outside not in ("error", "clip"):
+            raise InputError(f"outside is 'error' or 'clip', not {outside!r}.")
+        self.outside = outside
+
+    @property
+    def variables(self) -> int:
+        """The number of coordinates of x."""
+        return self.low.size
+
+    def batch(self, states: Sequence[State]) -> Array:
+        """ψ of many vectors: (n, k)."""
+        return self._rows(self._scaled(states))
+
+    @abstractmethod
+    def _rows(self, unit: Array) -> Array:
+        """Features of points of [-1, 1]^v: (n, v) -> (n, k)."""
+
+    def _scaled(self, states: Sequence[State]) -> Array:
+        """The points of [-1, 1]^v that stand for the states, (n, v)."""
+        x = as_points(states, self.variables)
+        inside = (x >= self.low) & (x <= self.high)
+        if not inside.all() and self.outside == "error":
+            row, column = np.argwhere(~inside)[0]
+            raise InputError(
+                f"coordinate {column} of state {x[row].tolist()} is {x[row, column]:.6g}, outside the declared range "
+                f"[{self.low[column]:.6g}, {self.high[column]:.6g}]: widen low and high, or set outside='clip'."
+            )
+        x = np.clip(x, self.low, self.high)
+        # halves first: high - low may overflow; clipped again because the division rounds
+        unit = (x - (0.5 * self.low + 0.5 * self.high)) / (0.5 * self.high - 0.5 * self.low)
+        scaled: Array = np.clip(unit, -1.0, 1.0)
+        return scaled
+
+    def describe_range(self) -> str:
+        """The box in words."""
+        sides = [f"[{low:g}, {high:g}]" for low, high in zip(self.low, self.high, strict=True)]
+        box = f"{sides[0]}^{len(sides)}" if len(set(sides)) == 1 and len(sides) > 1 else " x ".join(sides)
+        return f"{box} ({'clipped' if self.outside == 'clip' else 'an error'} outside)"
+
+
+def as_points(states: Sequence[State], variables: int) -> Array:
+    """States as finite vectors of that many coordinates, (n, v); a number counts as one coordinate."""
+    try:
+        x = np.array([np.asarray(state, dtype=np.float64).reshape(-1) for state in states])
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"these features read {variables} numbers from a state, but a state is {states[0]!r}: {error}. "
+            "Wrap them: Reading(function from a state to numbers, ...)."
+        ) from error
+    if len(states) and x.shape != (len(states), variables):
+        raise InputError(
+            f"these features read {variables} coordinates, but states have shape {x.shape[1:]}: give low and high one "
+            "entry per coordinate, or choose the coordinates with Reading."
+        )
+    if not np.isfinite(x).all():
+        raise InputError(f"state {x[np.argwhere(~np.isfinite(x))[0][0]].tolist()} is not finite.")
+    return x.reshape(len(states), variables)
+
+
+def checked_range(low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
+    """Two read-only vectors (v,), low < high and both finite."""
+    ends = [np.atleast_1d(np.array(end, dtype=np.float64)).reshape(-1) for end in (low, high)]
+    if ends[0].shape != ends[1].shape or not all(np.isfinite(end).all() for end in ends):
+        raise InputError(
+            f"low and high must be finite and of the same length, but are {ends[0].tolist()} and {ends[1].tolist()}. "
+            "Where a Gymnasium space is unbounded, give the range that you expect, with outside='clip'."
+        )
+    if not (ends[0] < ends[1]).all():
+        raise InputError(f"low must lie below high, but low = {ends[0].tolist()}, high = {ends[1].tolist()}.")
+    for end in ends:
+        end.flags.writeable = False
+    return ends[0], ends[1]
+
+
+# Standardised coordinates: (x − mean) / scale before other features, frozen once they are fitted.
+
+
+class Standardised(Features):
+    """ψ(x) = inner((x − mean) / scale). The range of `inner` is in standard deviations.
+
+    Mean and scale never change after construction: features that moved with the data would make old and new
+    transitions incomparable, and the certificate would mean nothing.
+    """
+
+    def __init__(self, inner: Features, *, mean: ArrayLike, scale: ArrayLike) -> None:
+        self.mean, self.scale = (np.atleast_1d(np.array(x, dtype=np.float64)).reshape(-1) for x in (mean, scale))
+        for vector in (self.mean, self.scale):
+            vector.flags.writeable = False
+        valid = self.mean.shape == self.scale.shape and np.isfinite(self.mean).all() and np.isfinite(self.scale).all()
+        if not valid or not (self.scale > 0.0).all():
+            raise InputError(
+                "mean and scale need one finite number per coordinate and scale > 0, but are "
+                f"{self.mean.tolist()} and {self.scale.tolist()}."
+            )
+        self._inner = inner
+        self.dimension = inner.dimension
+
+    @classmethod
+    def fit(cls, rows: ArrayLike, inner: Features) -> Self:
+        """Mean and standard deviation of logged states (n, v), then frozen. Use data from *before* learning."""
+        data = np.array(rows, dtype=np.float64)
+        if data.ndim != 2 or len(data) < 2 or not np.isfinite(data).all():
+            raise InputError(f"fit needs finite states of shape (n, v) with n >= 2, but got shape {data.shape}.")
+        scale = data.std(axis=0)
+        if not (scale > 0.0).all():
+            still = np.flatnonzero(~(scale > 0.0)).tolist()
+            raise InputError(f"coordinates {still} never vary in the logged states: leave them out with Reading.")
+        return cls(inner, mean=data.mean(axis=0), scale=scale)
+
+    def batch(self, states: Sequence[State]) -> Array:
+        """ψ of many states: (n, k)."""
+        x = as_points(states, self.mean.size)
+        with np.errstate(over="ignore"):  # an overflow is infinite, and the inner features refuse it
+            return self._inner.batch(list((x - self.mean) / self.scale))
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"standardised -> {self._inner.describe()}"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import InputError
-from tether.features.action_features import ActionFeatures
+from tether.features.actions import ActionFeatures
 from tether.features.base import Features, check_dimension
 from tether.records import Array, State
 

@@ -1,4 +1,4 @@
-"""Bridge: a Gymnasium environment as a Problem, with the two translations that a loop needs."""
+"""An environment's action space as the sets D(s): a list of actions, or rays inside a box."""
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
@@ -7,16 +7,234 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
+from gymnasium import Space, spaces
 from numpy.typing import ArrayLike
 
 from tether.errors import InputError
-from tether.features.choices import ActionList
-from tether.gym.choices import AnyFeatures, BoxRays, list_of_actions
-from tether.gym.costs import CostSource, Stepped, read_cost, unpack
+from tether.features.actions import ActionFeatures, ActionList, ActionRays, PerAction, PerDirection
+from tether.features.base import Constant, Features, checked_row
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import Problem
-from tether.records import Decision, StarAction, State, StateKey, Transition
+from tether.records import Array, Decision, StarAction, State, StateKey, Transition
+
+AnyFeatures = Features | ActionFeatures | PerDirection | Callable[[State, Any], ArrayLike]
+
+
+def list_of_actions(
+    space: Space[Any],
+    features: AnyFeatures,
+    safe_action: Any,
+    actions: Sequence[Any] | Callable[[State], Sequence[Any]] | None,
+    example: State,
+) -> ActionList:
+    """D(s) for a Discrete space, or for listed actions of any space."""
+    if actions is None and not isinstance(space, spaces.Discrete):
+        raise InputError(
+            f"the action space {space} is neither Discrete nor a Box of real numbers: list what may be played, "
+            "actions=[…], each an action of that space."
+        )
+    listed: Any = actions
+    if isinstance(space, spaces.Discrete) and actions is None:
+        listed = list(range(int(space.start), int(space.start + space.n)))
+    if isinstance(features, PerDirection):
+        raise InputError("PerDirection belongs to rays in a Box of actions; use PerAction(…) for a list of actions.")
+    if isinstance(features, Features):
+        if callable(listed):
+            raise InputError(
+                "state features become features of (s, a) through a list of all actions, but `actions` is a function: "
+                "give PerAction(features, all_actions) instead."
+            )
+        features = PerAction(features, listed)
+    safe = safe_action(example) if callable(safe_action) else safe_action
+    if not space.contains(safe):
+        raise InputError(f"the safe action {safe!r} of state {example!r} is not in the action space {space}.")
+    if not isinstance(features, ActionFeatures):
+        features = of_function(features, example, safe)
+    return ActionList(features, listed, safe_action)
+
+
+def of_function(function: Callable[[State, Any], ArrayLike], state: State, action: Any) -> ActionFeatures:
+    """Features of a plain function, whose dimension is read off one value. Norms are left as they are."""
+    example = np.asarray(function(state, action), dtype=np.float64)
+    if example.ndim != 1 or not example.size:
+        raise InputError(
+            f"features(state, action) must return d numbers, shape (d,), but returned shape {example.shape}."
+        )
+    return _Unscaled(function, example.size)
+
+
+class _Unscaled(ActionFeatures):
+    """A user's function as it is: `Problem` checks its norms against feature_norm."""
+
+    def __init__(self, function: Callable[[State, Any], ArrayLike], dimension: int) -> None:
+        self._function, self.dimension = function, dimension
+
+    def batch(self, state: State, actions: Sequence[Any]) -> Array:
+        """The function's values, (n, d)."""
+        rows = [checked_row(self._function(state, a), self.dimension, np.inf, state, a) for a in actions]
+        return np.array(rows).reshape(len(actions), self.dimension)
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"{getattr(self._function, '__name__', 'function')}(state, action): {self.dimension} features"
+
+
+class BoxRays(ActionRays):
+    """Rays inside a Box of actions; actions are rounded toward the safe one, so that no length is exceeded.
+
+    Without targets there are two rays per coordinate, from the safe action to the two walls of the box.
+    """
+
+    def __init__(
+        self,
+        space: spaces.Box,
+        features: AnyFeatures,
+        safe_action: Any,
+        targets: ArrayLike | Callable[[State], ArrayLike] | None,
+        example: State,
+    ) -> None:
+        if not np.issubdtype(space.dtype, np.floating):
+            raise InputError(f"the Box {space} holds whole numbers: rays need real ones. List actions=[…] instead.")
+        self.space = space
+        self.low, self.high = (end.astype(np.float64).reshape(-1) for end in (space.low, space.high))
+        super().__init__(PerDirection(Constant(), 1), safe_action, self._walls if targets is None else targets)
+        safe, ends = self.points(example)
+        if isinstance(features, Features):
+            features = PerDirection(features, len(ends))
+        if not isinstance(features, ActionFeatures | PerDirection):
+            shaped = _in_shape(features, space.shape)
+            features = of_function(shaped, example, safe)
+        self.features = features
+
+    def points(self, state: State) -> tuple[Array, Array]:
+        """The safe action (m,) and the ends of the rays (N, m), refused unless they lie in the box."""
+        safe, ends = self._safe(state), self.targets
+        given = np.array(ends(state) if callable(ends) else ends, dtype=np.float64)
+        targets = given.reshape(-1, safe.size) if given.size % safe.size == 0 else given
+        checked = ActionRays(self.features, safe, targets).points(state)
+        for point in checked[1]:
+            self._check_inside(point, state, "a target")
+        return checked
+
+    def action(self, state: State, chosen: StarAction) -> Array:
+        """The environment's action, in the shape and type of its space."""
+        safe, point = self._safe(state), super().action(state, chosen)
+        rounded = point.astype(self.space.dtype)
+        farther = np.abs(rounded.astype(np.float64) - safe) > np.abs(point - safe)
+        rounded[farther] = np.nextafter(rounded[farther], safe[farther].astype(self.space.dtype))
+        inside: Array = np.clip(rounded.reshape(self.space.shape), self.space.low, self.space.high)
+        return inside
+
+    def _safe(self, state: State) -> Array:
+        told = self.safe_action(state) if callable(self.safe_action) else self.safe_action
+        try:
+            safe = np.asarray(told, dtype=self.space.dtype).astype(np.float64).reshape(self.low.shape)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"safe_action {told!r} is not an action of {self.space}: {error}.") from error
+        self._check_inside(safe, state, "the safe action")
+        return safe
+
+    def _check_inside(self, point: Array, state: State, what: str) -> None:
+        if not ((point >= self.low) & (point <= self.high)).all():
+            raise InputError(f"{what} {point.tolist()} of state {state!r} lies outside the action space {self.space}.")
+
+    def _walls(self, state: State) -> Array:
+        safe = self._safe(state)
+        ends = np.repeat(safe[None], 2 * safe.size, axis=0)
+        for j in range(safe.size):
+            ends[2 * j, j], ends[2 * j + 1, j] = self.high[j], self.low[j]
+        if not np.isfinite(ends).all():
+            raise InputError(
+                f"the action space {self.space} has no walls in some direction: say where the rays end, targets=[…]."
+            )
+        return ends
+
+
+def _in_shape(function: Callable[[State, Any], ArrayLike], shape: tuple[int, ...]) -> Callable[[State, Any], ArrayLike]:
+    """The user's function of actions in the shape of their space, for actions as vectors."""
+    return lambda state, action: function(state, np.reshape(action, shape))
+
+
+# Where the cost of a step is found: in `info`, in a 6-tuple, or in a function of the user.
+
+Costs = float | tuple[float, ...] | None
+CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any]
+
+
+class Stepped(NamedTuple):
+    """What an environment answered to one action; `cost` is the third of six values (Safety-Gymnasium), else None."""
+
+    observation: Any
+    reward: float
+    cost: Any
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+def unpack(answer: Any) -> Stepped:
+    """The five values of Gymnasium's step, or the six of Safety-Gymnasium's, by name."""
+    if not isinstance(answer, tuple) or len(answer) not in (5, 6):
+        raise InputError(
+            "env.step must return Gymnasium's 5 values, or Safety-Gymnasium's 6 with the cost as the third, but it "
+            f"returned {answer!r}. Wrap old environments so that they follow Gymnasium 1.0."
+        )
+    if len(answer) == 5:
+        observation, reward, terminated, truncated, info = answer
+        return Stepped(observation, float(reward), None, bool(terminated), bool(truncated), info)
+    observation, reward, cost, terminated, truncated, info = answer
+    return Stepped(observation, float(reward), cost, bool(terminated), bool(truncated), info)
+
+
+def read_cost(source: CostSource, observation: State, action: Any, stepped: Stepped) -> Costs:
+    """z of this step: one number, or one per constraint; None if the environment says it was not measured."""
+    if callable(source):
+        found = source(observation, action, stepped.observation, stepped.info)
+    elif isinstance(source, str):
+        in_info = source in stepped.info
+        found = stepped.info[source] if in_info else _third_value(source, stepped)
+    else:
+        for name in source:
+            if name not in stepped.info:
+                _third_value(name, stepped._replace(cost=None))
+        found = [stepped.info[name] for name in source]
+    return _as_costs(found)
+
+
+def _third_value(name: str, stepped: Stepped) -> Any:
+    if stepped.cost is None:
+        raise InputError(
+            f"env.step reported no cost: info has {sorted(map(str, stepped.info))} but no {name!r}. Name the "
+            "entry that holds it (cost='…'), give a function cost(observation, action, next_observation, info), or "
+            "use an environment whose step returns 6 values with the cost as the third."
+        )
+    return stepped.cost
+
+
+def _as_costs(found: Any) -> Costs:
+    if found is None:
+        return None
+    try:
+        numbers = np.asarray(found, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the cost of a step must be numbers, but is {found!r}: {error}.") from error
+    return float(numbers[0]) if numbers.size == 1 else tuple(numbers.tolist())
+
+
+class FiveTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A Safety-Gymnasium style environment as an ordinary one: the third of its 6 values becomes info["cost"].
+
+    `tether.learn` does without; this is for Gymnasium's own wrappers and other libraries.
+    """
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step in Gymnasium's five values."""
+        stepped = unpack(self.env.step(action))
+        info = stepped.info if stepped.cost is None else {**stepped.info, "cost": stepped.cost}
+        return stepped.observation, stepped.reward, stepped.terminated, stepped.truncated, info
+
+
+# Bridge: a Gymnasium environment as a Problem, with the two translations that a loop needs.
 
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.agents.base import Agent
+from tether.agents.agent import Agent
 from tether.gym.bridge import Bridge, Played
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, Reason

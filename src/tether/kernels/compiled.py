@@ -42,8 +42,8 @@ SOURCES = (
     "kernels/plan.py",
     "kernels/mixture_solver.py",
     "kernels/mixture_plan.py",
-    "world/dynamics.py",
-    "experiments/episodes.py",
+    "lab/worlds/dynamics.py",
+    "lab/episodes.py",
 )
 """The files that are compiled, each after those it needs."""
 

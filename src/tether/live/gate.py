@@ -1,44 +1,636 @@
-"""The gate: a second, simple code path that recomputes a bound from its own sums before an action leaves.
+"""What the gate is told beside the data, and how it adds: sums that keep what rounding drops."""
 
-It shares no code with `tether.kernels`. The learner keeps triangular factors by plane rotations in machine code, and
-solves the regression in the complement of the facts it remembers. The gate has sums of φφᵀ and zφ and a list of facts
-of its own, takes an eigendecomposition, and conditions on the facts in whitened coordinates, in plain numpy. Both
-compute docs/theory.md sections 1 and 17:
-
-    share = fᵀGx / fᵀGf,  y = x − share·f,  bound(x) = share·τ_s + ⟨ĝ, y⟩ + β_s ‖y‖_G     (ĝ, G and β given the facts)
-
-An action leaves only if (1) it is in D(s) and φ is its feature, (2) the certificate's radius is no smaller than the
-theorem's, less what the gate's own facts take off it, and it names as many facts, (3) the certificate's bound is, with
-its own radius, the gate's within a stated rounding, (4) both are under τ, and (5) facts and data do not contradict each
-other.
-"""
-
-from math import inf, isfinite, isnan
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isnan, log, nan, sqrt
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tether.live.gate_facts import ExactFacts, WeighedFacts
-from tether.live.gate_model import (
-    SPANNED,
-    Geometry,
-    Model,
-    Parts,
-    bound_at,
-    conditioned,
-    conditioned_bounds,
-    contradicts,
-    most_upward,
-    open_part,
-    plain,
-    plain_bounds,
-    solve,
-)
-from tether.live.gate_terms import ULP, Terms, add_to
-from tether.live.mixed import Drawn, not_drawn, weights_of
 from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState
 from tether.records import Action, Array, CostBound, Mixture, StarAction
+
+ULP = 2.0**-52
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """The theorem's constants, and which safe costs are known: constants of the problem, never a learner's number.
+
+    `radius` names the theorem's radius or is a tuned number; `reduces` says whether facts reduce its square
+    (docs/theory.md sections 4 and 17). `memory` says which safe costs are remembered beside that of the state one
+    stands in: none, those of states with an outcome, or those of all listed states.
+    """
+
+    memory: Literal["state", "visited", "all"]
+    error: Array | None  # e: safe costs are known up to this (M,); None if they are unknown
+    radius: float | str
+    reduces: bool
+    threshold: Array  # τ (M,)
+    noise: Array  # σ (M,)
+    gamma_norm: Array  # B (M,)
+    feature_norm: float  # the limit on ‖φ‖
+    confidence: float  # δ
+    stages: int  # G: H, or 1 where steps are pooled
+    dimension: int  # d
+    ridge: float  # λ
+
+    @property
+    def exact(self) -> bool:
+        """Whether safe costs are known exactly: then they are conditioned on."""
+        return self.error is not None and not self.error.any()
+
+
+def add_to(total: Array, rest: Array, term: Array) -> None:
+    """total += term, with what rounding drops kept in `rest` for the next time (Kahan), in place."""
+    term = term - rest
+    larger = total + term
+    rest[...] = (larger - total) - term
+    total[...] = larger
+
+
+# The gate's own account of known safe costs ⟨γ*, f⟩ = τ_s (docs/theory.md section 17): plain numpy, its own sums.
+
+AMPLIFIED = 1e6
+"""A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
+
+MISFIT = 1e-6
+"""Facts that miss each other by more than this part of max(1, |τ|) contradict each other."""
+
+
+ROUNDED = 16.0 * ULP
+"""The rounding error of a fact, in units of |τ_s| + ‖f‖B."""
+
+
+class Span(NamedTuple):
+    """What exact facts settle: an orthonormal basis (d, n) of their features' span, and the part of γ* in it (M, d)."""
+
+    basis: Array
+    known: Array
+
+
+class ExactFacts:
+    """Safe costs that are known exactly: those that were accepted, in their order; at most d for each stage.
+
+    `amplification` K (G,) bounds what an error of 1 in every fact does to γ*; `misfit` (G, M) is the largest error that
+    the facts have shown, at least that of rounding.
+    """
+
+    names = ("features", "costs", "count", "amplification", "misfit")
+
+    def __init__(self, terms: Terms) -> None:
+        stages, d, constraints = terms.stages, terms.dimension, len(terms.threshold)
+        self._terms = terms
+        self.features = np.zeros((stages, d, d))  # f_j, one a row
+        self.costs = np.zeros((stages, d, constraints))  # τ_j
+        self.count = np.zeros(stages, dtype=np.int64)
+        self.amplification = np.zeros(stages)
+        self.misfit = np.zeros((stages, constraints))
+        self._spans: dict[int, tuple[int, Span]] = {}
+
+    def accepted(self, stage: int) -> tuple[Array, Array]:
+        """f_j (n, d) and τ_j (n, M) of one stage."""
+        n = int(self.count[stage])
+        return self.features[stage, :n], self.costs[stage, :n]
+
+    def span(self, stage: int) -> Span:
+        """What the accepted facts settle, by a QR decomposition; kept until another one is accepted."""
+        n = int(self.count[stage])
+        kept = self._spans.get(stage)
+        if kept is None or kept[0] != n:
+            features, costs = self.accepted(stage)
+            basis, triangle = np.linalg.qr(features.T)
+            kept = self._spans[stage] = (n, Span(basis, (basis @ np.linalg.solve(triangle.T, costs)).T))
+        return kept[1]
+
+    def forget_spans(self) -> None:
+        """After the arrays were replaced."""
+        self._spans.clear()
+
+    def remember(self, stage: int, f: Array, cost: Array) -> None:
+        """Accept a fact that adds a direction, without amplifying errors too much; compare any other with the accepted.
+
+        Leaving a fact out is always allowed, since the others hold without it.
+        """
+        span, norm, bound = self.span(stage), _norm(f), self._terms.gamma_norm
+        rest = self.open_part(span, f)
+        before, n = float(self.amplification[stage]), int(self.count[stage])
+        after = self._amplification_with(stage, f, norm, rest)
+        news = n < self._terms.dimension and after * norm <= AMPLIFIED
+        missed = np.zeros_like(cost) if news else np.abs(span.known @ f - cost) - rest * bound
+        missed = np.where(missed <= before * norm * self.misfit[stage], 0.0, missed)
+        rounding = ROUNDED * (np.abs(cost) + norm * bound)
+        self.misfit[stage] = np.maximum(self.misfit[stage], np.maximum(rounding, missed))
+        if news:
+            self.features[stage, n], self.costs[stage, n] = f, cost
+            self.count[stage], self.amplification[stage] = n + 1, after
+
+    def _amplification_with(self, stage: int, f: Array, norm: float, rest: float) -> float:
+        """√n ‖F⁺‖ (Frobenius) once f is a row of F (n, d): what errors of 1 in the facts may do to γ* on their span."""
+        if not norm <= AMPLIFIED * 2.0 * rest:  # the least singular value is at most `rest`: f is left out anyway
+            return inf
+        values = np.linalg.svd(np.vstack([self.accepted(stage)[0], f]), compute_uv=False)
+        return sqrt(len(values) * float(np.square(1.0 / values).sum())) if values[-1] > 0.0 else inf
+
+    @staticmethod
+    def open_part(span: Span, f: Array) -> float:
+        """The length of what the facts leave open of f (d,); twice, as the first time leaves rounding behind."""
+        rest = f - span.basis @ (f @ span.basis)
+        return _norm(rest - span.basis @ (rest @ span.basis))
+
+    def rounding(self, stage: int) -> Array:
+        """A bound on the rounding error of each accepted fact, (M,)."""
+        features, costs = self.accepted(stage)
+        norms = np.sqrt(np.square(features).sum(axis=1))
+        rounded = ROUNDED * (np.abs(costs) + np.outer(norms, self._terms.gamma_norm))
+        rounding: Array = rounded.max(axis=0, initial=0.0)
+        return rounding
+
+    def contradiction(self, stage: int) -> list[str]:
+        """Why each constraint's facts cannot all be true; empty where they can."""
+        terms, span = self._terms, self.span(stage)
+        found = []
+        for j, tau in enumerate(terms.threshold.tolist()):
+            misfit, error = float(self.misfit[stage, j]), float(self.amplification[stage] * self.misfit[stage, j])
+            size, most = _norm(span.known[j]), float(terms.gamma_norm[j])
+            why = ""
+            if not misfit <= MISFIT * max(1.0, abs(tau)):
+                why = f"the remembered safe costs contradict each other, by {misfit:.3g}"
+            elif not size <= most * (1.0 + 1e-9) + error:
+                why = f"the remembered safe costs need ‖γ*‖ >= {size:.6g}, but B is {most:.6g}"
+            found.append(why)
+        return found
+
+
+class WeighedFacts:
+    """Safe costs that are known up to an error bar: sums over all visits, and those sums as of the last weighing.
+
+    F = Σ ffᵀ (G, d, d), Σ τ_s f (G, M, d), Σ τ_s² (G, M) and their number J (G,). Any weight w >= 0 is valid.
+    """
+
+    names = (
+        "gram", "gram_rest", "moment", "moment_rest", "square", "square_rest", "visits",
+        "weight", "used_gram", "used_moment", "used_square", "used_visits",
+    )  # fmt: skip
+
+    def __init__(self, terms: Terms) -> None:
+        stages, d, constraints = terms.stages, terms.dimension, len(terms.threshold)
+        self.gram, self.gram_rest, self.used_gram = (np.zeros((stages, d, d)) for _ in range(3))
+        self.moment, self.moment_rest, self.used_moment = (np.zeros((stages, constraints, d)) for _ in range(3))
+        self.square, self.square_rest, self.used_square = (np.zeros((stages, constraints)) for _ in range(3))
+        self.visits, self.weight, self.used_visits = (np.zeros(stages) for _ in range(3))
+
+    def remember(self, stage: int, f: Array, cost: Array) -> None:
+        """Count one visit; it takes effect at the next weighing."""
+        self.visits[stage] += 1.0
+        add_to(self.gram[stage], self.gram_rest[stage], np.outer(f, f))
+        add_to(self.moment[stage], self.moment_rest[stage], np.outer(cost, f))
+        add_to(self.square[stage], self.square_rest[stage], cost * cost)
+
+    def weigh(self, stage: int, weight: float) -> None:
+        """From now on the facts so far count with this weight. One that is no weight lets nothing pass."""
+        self.weight[stage] = weight if isfinite(weight) and weight >= 0.0 else np.nan
+        self.used_gram[stage], self.used_moment[stage] = self.gram[stage], self.moment[stage]
+        self.used_square[stage], self.used_visits[stage] = self.square[stage], self.visits[stage]
+
+
+def _norm(vector: Array) -> float:
+    return sqrt(float(vector @ vector))
+
+
+# The gate's arithmetic: plain numpy, an eigendecomposition, and an account of its own rounding.
+
+GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Ridges of the mixtures behind the theorem's radius, in units of the squared feature norm (docs/guarantee.md): stated
+here a second time on purpose."""
+
+OUTWARD = 4e-9
+"""Certificates enlarge widths by up to 2e-9 ‖x‖_G; the gate allows for twice that."""
+
+SPANNED = 1e-6
+"""A safe feature of which the facts leave open no more than this part adds nothing to them."""
+
+MIXED = 4e-6
+"""Certificates of mixtures enlarge the squared width of each part by up to 1e-6 of itself; the gate allows 4e-6."""
+
+SHOWN = 0.9
+"""The part of a misfit of facts that a certificate must at least allow for: the gate's own may differ in rounding."""
+
+
+NO_PARTS = np.zeros(0)
+
+
+class Model(NamedTuple):
+    """One stage, solved, given the facts: A (or A + wF) = Q diag(v) Qᵀ, the estimate (M, d), the least radii (M,).
+
+    `root` is √v (d,) and `whitener` is Q/√v (d, d), so that ‖x whitener‖ = ‖x‖_G. `free` (d, d) is the whitener without
+    the directions that exact facts settle: ‖x free‖ is the width of x. `span` (d, n) is an orthonormal basis of the
+    facts' features. `error` is how far rounding may have moved A (in norm), `factor` what it may do to the
+    certificate's own factors, `slip` (M,) what it may do to the part of γ* that facts settle; `misfit` (M,) is what
+    contradictions between facts, beyond rounding, may do to it.
+    """
+
+    root: Array
+    whitener: Array
+    gamma_hat: Array
+    size: Array  # ‖ĝ‖ (M,)
+    energy: Array  # ‖ĝ‖_A, before the facts (M,)
+    radii: tuple[float, ...]  # NaN where facts and data contradict each other
+    error: float
+    factor: float
+    free: Array
+    span: Array
+    slip: Array
+    misfit: Array
+    trace: float
+    feature_norm: float
+    facts: int
+    troubles: tuple[str, ...]
+
+    def margin(self, j: int) -> float:
+        """What rounding may have done to a cost estimate, per unit of 1 + |share|."""
+        rounding = 4.0 * len(self.root) * ULP * float(self.size[j])
+        return self.feature_norm * (float(self.slip[j]) + rounding)
+
+
+class Geometry(NamedTuple):
+    """What a bound at one feature is made of: mean + β_s · width, where β_s² = β² − pull (docs/theory.md section 4).
+
+    `norm` is ‖x‖_G. Rounding may have moved the mean by `moved`, the width by `wider` and the pull by `shift`. `extra`
+    is what misfits of the facts must at least add to the bound; certificates may have taken `spared` off the pull.
+    `parts` (n,) are the widths of what a mixture is made of, times their probabilities; empty if nothing was mixed.
+    """
+
+    mean: float
+    width: float
+    norm: float
+    pull: float = 0.0
+    moved: float = 0.0
+    wider: float = 0.0
+    shift: float = 0.0
+    extra: float = 0.0
+    spared: float = 0.0
+    parts: Array = NO_PARTS
+
+
+def solve(
+    terms: Terms, gram: Array, moment: Array, count: int, facts: ExactFacts | WeighedFacts, stage: int
+) -> Model | None:
+    """One stage from its sums, gram (d, d) and moment (M, d), and its facts; None if they are not finite or A < λI."""
+    if not (np.isfinite(gram).all() and np.isfinite(moment).all()):
+        return None
+    values, vectors = np.linalg.eigh(gram)
+    error = 16.0 * ULP * float(values[-1])
+    if not values[0] >= terms.ridge * (1.0 - 1e-9) - error:
+        return None
+    values = np.maximum(values, terms.ridge)
+    plain = _fitted(terms, values, vectors, moment, count, error)
+    betas = least_radii(terms, values, error)
+    if isinstance(facts, ExactFacts):
+        return _conditioned_on(terms, plain, betas, facts, stage)
+    return _weighed(terms, plain, betas, (gram, moment, count), facts, stage)
+
+
+def _fitted(terms: Terms, values: Array, vectors: Array, moment: Array, count: int, error: float) -> Model:
+    """The ridge estimate from eigenvalues (d,) and eigenvectors (d, d), no facts yet."""
+    root = np.sqrt(values)
+    whitener = vectors / root
+    inside = moment @ whitener  # ĝ in whitened coordinates
+    gamma_hat = inside @ whitener.T
+    none = np.zeros(len(moment))
+    return Model(
+        root=root,
+        whitener=whitener,
+        gamma_hat=gamma_hat,
+        size=_sizes(gamma_hat),
+        energy=_sizes(inside),
+        radii=(),
+        error=error,
+        factor=4.0 * ULP * sqrt((1.0 + count) * float(values.sum() / values[0])),
+        free=whitener,
+        span=np.zeros((len(root), 0)),
+        slip=none,
+        misfit=none,
+        trace=float(values.sum()),
+        feature_norm=terms.feature_norm,
+        facts=0,
+        troubles=("",) * len(moment),
+    )
+
+
+def _conditioned_on(terms: Terms, plain: Model, betas: Sequence[float], facts: ExactFacts, stage: int) -> Model:
+    """The model on the affine space that exact facts leave: section 17 (a). m = ‖ĝ − γ_c‖²_A is taken off β²."""
+    count = int(facts.count[stage])
+    if count == 0:
+        return plain._replace(radii=tuple(betas))
+    features, costs = facts.accepted(stage)
+    held, triangle = np.linalg.qr((features @ plain.whitener).T)
+    taken = np.linalg.solve(triangle.T, features @ plain.gamma_hat.T - costs)  # (n, M), whitened
+    gamma_hat = plain.gamma_hat - (plain.whitener @ (held @ taken)).T
+    free = plain.whitener - (plain.whitener @ held) @ held.T
+    free -= (free @ held) @ held.T  # what rounding left of it
+    amplified, floor = float(facts.amplification[stage]), facts.rounding(stage)
+    slip = 2.0 * amplified * floor
+    misfit = SHOWN * amplified * np.maximum(facts.misfit[stage] - 2.0 * floor, 0.0)
+    radii = []
+    for j, beta in enumerate(betas):
+        moved = _norm(taken[:, j]) if terms.reduces else 0.0
+        least = float(plain.root[0])
+        doubt = moved * (1e-9 + plain.error / least**2) + plain.error * float(plain.size[j]) / least
+        doubt += float(slip[j]) * sqrt(plain.trace)
+        grown = beta + float(misfit[j]) * sqrt(plain.trace)
+        radii.append(_root(grown * grown, moved * moved, (2.0 * moved + doubt) * doubt if terms.reduces else 0.0))
+    return plain._replace(
+        gamma_hat=gamma_hat,
+        size=np.maximum(_sizes(gamma_hat), plain.size),
+        radii=tuple(radii),
+        free=free,
+        span=facts.span(stage).basis,
+        slip=slip,
+        misfit=misfit,
+        facts=count,
+        troubles=tuple(facts.contradiction(stage)),
+    )
+
+
+def _weighed(
+    terms: Terms,
+    plain: Model,
+    betas: Sequence[float],
+    sums: tuple[Array, Array, int],
+    facts: WeighedFacts,
+    stage: int,
+) -> Model | None:
+    """The model with facts that are known up to an error bar e: A + wF, and β_w² = β² + wJe² − m_w: section 17 (b).
+
+    m_w is the least value of ‖ĝ − γ‖²_A + w Σ(⟨γ, f⟩ − τ_s)², which is taken at ĝ_w.
+    """
+    weight, visits = float(facts.weight[stage]), float(facts.used_visits[stage])
+    if weight == 0.0 or terms.error is None:
+        return plain._replace(radii=tuple(betas))
+    gram, moment, count = sums
+    added, safe, square = facts.used_gram[stage], facts.used_moment[stage], facts.used_square[stage]
+    total = gram + weight * added
+    if not (np.isfinite(total).all() and np.isfinite(safe).all() and np.isfinite(square).all()):
+        return None
+    values, vectors = np.linalg.eigh(total)
+    error = 4.0 * (4 + len(values)) * ULP * float(values[-1])  # the certificate's factor is one of this sum
+    fitted = _fitted(terms, np.maximum(values, terms.ridge), vectors, moment + weight * safe, count, error)
+    radii = []
+    for j, beta in enumerate(betas):
+        mine, moved = fitted.gamma_hat[j], plain.gamma_hat[j] - fitted.gamma_hat[j]
+        missed = float(square[j] + mine @ (added @ mine) - 2.0 * (mine @ safe[j]))
+        least = float(moved @ gram @ moved) + weight * max(missed, 0.0)
+        scale = float(square[j]) + float(np.trace(added)) * max(float(plain.size[j]), float(fitted.size[j])) ** 2
+        doubt = sqrt(least) * 1e-9 + error * float(plain.size[j] + fitted.size[j]) / float(plain.root[0])
+        rounding = (2.0 * sqrt(least) + doubt) * doubt + 64.0 * ULP * (len(mine) + visits) * weight * scale
+        grown = beta * beta + weight * visits * float(terms.error[j]) ** 2
+        radii.append(_root(grown, least, rounding) if terms.reduces else sqrt(grown) * (1.0 - 1e-9))
+    return fitted._replace(radii=tuple(radii), facts=int(visits))
+
+
+def _root(grown: float, less: float, doubt: float) -> float:
+    """√(grown − less), rounded down by `doubt` within the root; NaN if `less` is too large in any case."""
+    if not less - doubt <= grown:
+        return nan
+    return sqrt(max(grown - less - doubt, 0.0)) * (1.0 - 1e-9)
+
+
+def least_radii(terms: Terms, values: Array, error: float) -> tuple[float, ...]:
+    """The smallest radius of each constraint that the theorem allows before facts, less what rounding may have added.
+
+    The formulas are those of docs/guarantee.md; values (d,) are the eigenvalues of A.
+    """
+    if not isinstance(terms.radius, str):
+        return (float(terms.radius),) * len(terms.threshold)
+    ridge, data = terms.ridge, np.maximum(values - error, terms.ridge) - terms.ridge
+    events = terms.stages * len(terms.threshold) / terms.confidence
+    log_det = float(np.log1p(data / ridge).sum())
+    grid = [each * terms.feature_norm**2 for each in GRID]
+    if terms.radius == "theorem":
+        events *= 1 + len(grid)
+        grown = np.log1p(data / np.array(grid)[:, None]).sum(axis=1)
+        least = float(data[0]) + 2.0 * error
+    radii = []
+    for noise, norm in zip(terms.noise.tolist(), terms.gamma_norm.tolist(), strict=True):
+        reach, pull = noise * sqrt(log_det + 2.0 * log(events)), sqrt(ridge) * norm
+        best = reach + pull if terms.radius == "classical" else sqrt(reach * reach + pull * pull)
+        if terms.radius == "theorem":
+            for other, more in zip(grid, grown.tolist(), strict=True):
+                if other >= ridge:
+                    stretch = sqrt((least + other) / (least + ridge))
+                    wide = stretch * noise * sqrt(more + 2.0 * log(events)) + ridge * norm / sqrt(least + ridge)
+                    best = min(best, wide)
+        radii.append(best * (1.0 - 1e-9))
+    return tuple(radii)
+
+
+# A bound at one feature
+
+
+def open_part(model: Model, f: Array) -> float:
+    """The part of ‖f‖ that the remembered facts leave open."""
+    settled = model.span.shape[1]
+    if settled in (0, len(f)):
+        return 0.0 if settled else 1.0
+    rest = f - model.span @ (f @ model.span)
+    rest -= model.span @ (rest @ model.span)
+    return _norm(rest) / _norm(f)
+
+
+class Parts(NamedTuple):
+    """What a point is made of: φ = f + Σ shares·(ends − f), with shares (n,) and ends (n, d); n = 1 unless mixed."""
+
+    shares: Array
+    ends: Array
+    mixed: bool = False
+
+
+def plain(model: Model, x: Array, parts: Parts, j: int) -> Geometry:
+    """⟨γ_c, x⟩ and its width given the remembered facts; the state's own fact is not used. x (d,).
+
+    Certificates round outward by the ends of `parts`, which may lie farther out than x.
+    """
+    shares, ends, mixed = parts
+    free, total = x @ model.free, float(shares.sum())
+    width, solved = _norm(free), _norm(free / model.root)  # ‖x‖ and ‖Gx‖, given the facts
+    moved = solved * model.error * float(model.size[j])
+    wider = sqrt(width * width + solved * solved * model.error) - width
+    moved += float(model.slip[j]) * sqrt(model.trace) * width + model.margin(j) * (1.0 + total)
+    return Geometry(
+        mean=float(model.gamma_hat[j] @ x),
+        width=width,
+        norm=max(_norm(x @ model.whitener), float(shares @ _sizes(ends @ model.whitener))),
+        moved=moved,
+        wider=wider,
+        extra=model.feature_norm * float(model.misfit[j]) * total,
+        parts=shares * _sizes(ends @ model.free) if mixed else NO_PARTS,
+    )
+
+
+def conditioned(model: Model, x: Array, parts: Parts, f: Array, declared: float, j: int, reduces: bool) -> Geometry:
+    """Section 1 on top of the remembered facts: mean and width at x (d,), given c(f) = `declared`; with `reduces`, the
+    pull of section 4. `parts` are those of `plain`."""
+    shares, ends, mixed = parts
+    v, e, tips = x @ model.free, f @ model.free, ends @ model.free
+    g00 = float(e @ e)
+    share = float(e @ v) / g00
+    along = tips @ e / g00
+    reach = float(shares @ (1.0 + np.abs(along)))  # what a certificate's margin was multiplied by
+    across = v - share * e
+    width = _norm(across)
+    residual = float(model.gamma_hat[j] @ f) - declared
+    mean = float(model.gamma_hat[j] @ x) - share * residual
+    uf, ux, uy = (
+        _norm(e / model.root),
+        _norm(v / model.root),
+        _norm(across / model.root),
+    )  # ‖Gf‖, ‖Gx‖, ‖Gy‖
+    size, error, side, margin = float(model.size[j]), model.error, abs(residual), model.margin(j)
+    moved = error * (ux + abs(share) * uf) * (size + uf * side / g00)
+    moved += float(model.slip[j]) * sqrt(model.trace) * width + margin * (1.0 + reach)
+    misfit = model.feature_norm * float(model.misfit[j])
+    outward = tips if model.free is model.whitener else ends @ model.whitener
+    shape = Geometry(
+        mean=mean,
+        width=width,
+        norm=max(_norm(v if model.free is model.whitener else x @ model.whitener), float(shares @ _sizes(outward))),
+        moved=moved,
+        wider=sqrt(width * width + uy * uy * error) - width,
+        extra=misfit * reach,
+        parts=shares * _sizes(tips - along[:, None] * e) if mixed else NO_PARTS,
+    )
+    if not reduces:
+        return shape
+    shift = error * uf * side / g00 * (2.0 * size + uf * side / g00) + 4.0 * side * margin / g00
+    return shape._replace(pull=residual * residual / g00, shift=shift, spared=4.0 * side * misfit / g00)
+
+
+def bound_at(model: Model, shape: Geometry, j: int, radius: float) -> tuple[float, float]:
+    """The bound with radius β, and by how much the certificate's may differ; NaN if τ_s contradicts the data.
+
+    A certificate rounds outward (OUTWARD), and its factors have rounding of their own (`factor`).
+    """
+    square = radius * radius - shape.pull
+    if not square >= 0.0:
+        return nan, inf
+    reduced, own = sqrt(square), model.factor * (radius + float(model.energy[j]))
+    shift = shape.shift + (1e-9 * radius + 2.0 * own) * radius
+    looser = sqrt(square + shift) - reduced if shape.pull > 0.0 else 0.0
+    rounding = shape.moved + reduced * shape.wider + looser * (shape.width + shape.wider)
+    rounding += (OUTWARD * radius + own) * shape.norm + 1e-12 * (1.0 + abs(shape.mean))
+    return shape.mean + shape.extra + reduced * shape.width, rounding
+
+
+def most_upward(shape: Geometry, radius: float) -> float:
+    """How much a certificate may have added on purpose: for misfits of the facts, and to the width of a mixture."""
+    square = max(radius * radius - shape.pull, 0.0)
+    misfit = 2.0 * shape.extra + (sqrt(square + shape.spared) - sqrt(square)) * (shape.width + shape.wider)
+    if not len(shape.parts):
+        return misfit
+    parts = MIXED * (float(shape.parts @ shape.parts) + MIXED * float(shape.parts.sum()) ** 2)
+    return misfit + radius * (sqrt(shape.width**2 + parts) - shape.width)
+
+
+# Many bounds at once, for display
+
+
+def conditioned_bounds(model: Model, rows: Array, f: Array, declared: float, j: int, reduces: bool) -> Array:
+    """The bounds of many rows (N, d) with the least radius, given c(f) = `declared`: (N,)."""
+    v, e = rows @ model.free, f @ model.free
+    g00 = float(e @ e)
+    share = v @ (e / g00)
+    residual = float(model.gamma_hat[j] @ f) - declared
+    square = model.radii[j] ** 2 - (residual * residual / g00 if reduces else 0.0)
+    width2 = np.einsum("nd,nd->n", v, v) - share * share * g00
+    radius = sqrt(square) if square >= 0.0 else nan
+    bounds: Array = rows @ model.gamma_hat[j] - share * residual + radius * np.sqrt(np.maximum(width2, 0.0))
+    return bounds
+
+
+def plain_bounds(model: Model, rows: Array, j: int) -> Array:
+    """The bounds of many rows (N, d) with the least radius, the state's own fact not used: (N,)."""
+    v = rows @ model.free
+    bounds: Array = rows @ model.gamma_hat[j] + model.radii[j] * np.sqrt(np.einsum("nd,nd->n", v, v))
+    return bounds
+
+
+def contradicts(model: Model, f: Array, declared: float, j: int) -> bool:
+    """Whether the remembered facts, which settle c(f), say something else than τ_s = `declared`."""
+    missed = abs(float(model.gamma_hat[j] @ f) - declared) - 2.0 * model.margin(j)
+    missed -= model.feature_norm * 2.0 * float(model.misfit[j])
+    return not missed <= MISFIT * max(1.0, abs(declared)) * (1.0 + 1e-6)
+
+
+def _sizes(rows: Array) -> Array:
+    sizes: Array = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+    return sizes
+
+
+# Mixtures of actions as the judge and the gate see them: plain sums, apart from the code that plans mixtures.
+
+
+class Drawn(NamedTuple):
+    """What an action was drawn from, and the number in [0, 1) that drew it."""
+
+    mixture: Mixture
+    coin: float
+
+
+def weights_of(actions: ActionSet, probabilities: Array) -> Array:
+    """The probabilities (N,) of the candidates, that of a_0 set to 0: a_0 has whatever they leave over."""
+    weights = probabilities.copy()
+    if actions.baseline >= 0:
+        weights[actions.baseline] = 0.0
+    return weights
+
+
+def mean_feature(actions: ActionSet, probabilities: Array) -> Array:
+    """φ^θ(s) = φ_0 + Σ θ_a (φ(s, a) − φ_0): (d,)."""
+    mean: Array = actions.phi_0 + weights_of(actions, probabilities) @ (actions.endpoints - actions.phi_0)
+    return mean
+
+
+def drawn_row(actions: ActionSet, probabilities: Array, coin: float) -> tuple[int, float]:
+    """(row, length) of the candidate that a number in [0, 1) falls on, in the order of D(s); (-1, 0) is a_0."""
+    row = int(np.searchsorted(np.cumsum(probabilities), coin, side="right"))
+    return (-1, 0.0) if row in (len(probabilities), actions.baseline) else (row, 1.0)
+
+
+def diluted(actions: ActionSet, mixture: Mixture, kept: float) -> Mixture:
+    """The mixture with `kept` of every probability but that of a_0, which gets the rest."""
+    probabilities = kept * weights_of(actions, mixture.probabilities)
+    rest = 1.0 - float(probabilities.sum())
+    if actions.baseline >= 0:
+        probabilities[actions.baseline] = rest
+    return Mixture(probabilities, rest, mean_feature(actions, probabilities))
+
+
+def parts_of(actions: ActionSet, mixture: Mixture) -> tuple[tuple[int, float], ...]:
+    """(candidate, probability) wherever it is not 0, without a_0, which has the rest."""
+    weights = weights_of(actions, mixture.probabilities)
+    return tuple((int(row), float(weights[row])) for row in np.flatnonzero(weights))
+
+
+def not_drawn(actions: ActionSet, row: int, drawn: Drawn) -> str:
+    """Why this candidate (-1: a_0) is not what was drawn from a mixture over D(s); empty if it is."""
+    mixture, coin = drawn
+    p = mixture.probabilities
+    if p.shape != (len(actions.endpoints),) or not (np.isfinite(p).all() and (p >= 0.0).all()):
+        return "the mixture is not one over D(s)"
+    total = float(p.sum())
+    if not (total <= 1.0 + 1e-12 and (actions.is_star or total >= 1.0 - 1e-12)):
+        return f"the probabilities sum to {total!r}"
+    if not 0.0 <= coin < 1.0 or drawn_row(actions, p, coin)[0] != row:
+        return f"{coin!r} does not draw candidate {row}"
+    rounding = 1e-12 * max(1.0, float(np.abs(actions.endpoints).max()))
+    if not np.abs(mixture.mean_feature - mean_feature(actions, p)).max() <= rounding:
+        return "the mean feature is not that of the mixture"
+    return ""
+
+
+# The gate: a second, simple code path that recomputes a bound from its own sums before an action leaves.
 
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""

@@ -1,19 +1,620 @@
-"""A replica: learner and ledger after a prefix of the log. Restart is a snapshot and a replay, equal bit for bit."""
+"""The agents as the advisor asks them: with a state that was looked up once and, for what is drawn, a coin."""
 
+import hashlib
+import io
 import json
 import struct
-from typing import Any, Self
+import tempfile
+import zipfile
+from base64 import b64decode, b64encode
+from collections import deque
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from tether.agents.slucb_qvi import SlucbConfig
-from tether.errors import AlteredLog, InputError, StateFileError
-from tether.live.events import EDITION
-from tether.live.judge import Judgment, Request, judge
-from tether.live.learner import Learner
-from tether.live.ledger import Ledger
-from tether.live.live_agent import Algorithm
-from tether.live.states import StateCodec
-from tether.live.store import Entry, Head, Store, genesis_of
-from tether.problem.problem import Problem
+import numpy as np
+
+from tether.agents.agent import Choice, LeastSquaresAgent, arrays_in, check_step, checked_costs, checked_feature
+from tether.agents.rslucb import RslucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.agents.state_file import fingerprint
+from tether.check.monitor import Alarm, Monitor
+from tether.errors import AlteredLog, InputError, StateFileError, TetherError
+from tether.kernels.model import ALL, STATE, VISITED, add_state, new_plan, new_scratch, new_tables
+from tether.kernels.plan import choose_alone
+from tether.kernels.ridge import observe_cost
+from tether.live.gate import Gate, Terms, WeighedFacts
+from tether.live.log.store import Entry, Head, Store, genesis_of
+from tether.live.policy import LONGEST, Guards, Mode
+from tether.live.records import EDITION, StateCodec
+from tether.problem.problem import KnownState, Problem
+from tether.records import Array, Decision, State, Transition
+
+Algorithm = Literal["slucb-qvi", "rslucb-qvi"]
+ALGORITHMS: tuple[Algorithm, ...] = ("slucb-qvi", "rslucb-qvi")
+
+
+class LearnsFromLog(LeastSquaresAgent):
+    """The part of a live agent that learns: safe costs are remembered as the log says, and the problem is not asked."""
+
+    _logged_fact: tuple[Array, Array] | None = None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the safe cost of a state is remembered once an outcome was seen there."""
+        return self.rules.memory == VISITED and not self._costs_are_unknown
+
+    def observe_with(self, transition: Transition, fact: tuple[Array, Array] | None) -> None:
+        """`observe`, with the fact (f (d,), τ_s (M,)) that was declared when the decision was made, if any."""
+        self._logged_fact = fact
+        try:
+            self.observe(transition)
+        finally:
+            self._logged_fact = None
+
+    def _fact_of(self, t: Transition) -> tuple[Array, Array] | None:
+        return self._logged_fact if self.remembers else None
+
+
+class LiveAgent(LearnsFromLog, SlucbQvi):
+    """The same algorithm, kernels and numbers as `SlucbQvi.propose`, with less work around them. For one thread."""
+
+    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
+        super().__init__(problem, config)
+        d, m = problem.dimension, problem.constraints
+        self._alone_tables, self._alone_plan = new_tables(d, 1, 1, m), new_plan(1, 1, m, d)
+        self._alone_scratch = new_scratch(d, m, 0, 0)
+
+    def _unplanned(self, step: int, known: KnownState) -> Choice:
+        """As in the base class, but the buffers for the one state are kept and filled again, not allocated."""
+        self._alone_tables.slots[0] = self._alone_tables.built[0] = 0
+        self._alone_tables = tables = add_state(self._alone_tables, known, known.baseline_cost[step : step + 1])
+        room = tables.features.shape[1]
+        if room > self._alone_scratch.projected.shape[1]:
+            self._alone_scratch = new_scratch(self.problem.dimension, self.problem.constraints, room, room)
+        plan, stage = self._alone_plan, step if self._stages > 1 else 0
+        plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
+        choose_alone(self.costs, self.values, self.rules, tables, plan, self._alone_scratch, step, stage)
+        return self._choice(step, known, plan)
+
+    def propose_at(self, step: int, state: State, known: KnownState, coin: float) -> Decision:
+        """`propose` for a state that was looked up already and where the trajectory goes on. Nothing is noted."""
+        told = self._told(state) if self._warms_up else known
+        choice = self._tripped(step, told) if self.tripped_by else self._unplanned(step, told)
+        return self._decide(step, state, choice)
+
+
+class LiveMixer(LearnsFromLog, RslucbQvi):
+    """RSLUCB-QVI whose coin comes with the question: the same question gets the same draw, now and in a replay."""
+
+    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
+        super().__init__(problem, config, rng=np.random.default_rng(0))  # never asked: see _toss
+        self._coin = 1.0
+
+    @classmethod
+    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
+        return cls(problem, SlucbConfig(**config), **told)
+
+    def propose_at(self, step: int, state: State, known: KnownState, coin: float) -> Decision:
+        """`propose` for a state that was looked up already; `coin` in [0, 1) picks the action from the mixture."""
+        self._coin = coin
+        choice = self._tripped(step, known) if self.tripped_by else self._unplanned(step, known)
+        return self._decide(step, state, choice)
+
+    def _toss(self) -> float:
+        return self._coin
+
+
+def live_agent(algorithm: Algorithm) -> type[LiveAgent] | type[LiveMixer]:
+    """The class behind a name."""
+    return LiveMixer if algorithm == "rslucb-qvi" else LiveAgent
+
+
+# The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing.
+
+FORMAT = "tether-learner-2"
+MOST_KNOWN = 4096
+"""States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
+
+
+def live_config(problem: Problem, algorithm: Algorithm = "slucb-qvi") -> SlucbConfig:
+    """The default for live use: at H = 1 a plan is one regression and made after every outcome; else it is made rarely.
+
+    Where states are not listed, next states are kept lean, unless a snapshot could not bring them back from their keys,
+    or mixtures are planned, which needs tables.
+    """
+    if algorithm == "rslucb-qvi":
+        return SlucbConfig(explorer="plain", value_radius="unseen", value_ridge="cost", replan="on-doubling")
+    if problem.horizon == 1:
+        return SlucbConfig(replan="every-episode")
+    if problem.states is not None or (problem.key is not None and problem.state_of is None):
+        return SlucbConfig(backup="tables", replan="on-doubling")
+    return SlucbConfig(backup="lean", replan="on-growth")
+
+
+class Learner:
+    """SLUCB-QVI, the gate's own sums and the monitor, after the outcomes of the log up to entry `seq`.
+
+    The state is a function of those entries alone: a plan is made at the start, and after an outcome whenever one is
+    due. So replicas of one log agree bit for bit, and so does a restart.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: SlucbConfig | None = None,
+        *,
+        algorithm: Algorithm = "slucb-qvi",
+        watch: bool = True,
+        states: StateCodec | None = None,
+    ) -> None:
+        self.problem, self.config = problem, config or live_config(problem, algorithm)
+        self.algorithm, self.states = algorithm, states or StateCodec()
+        self.agent: LiveAgent | LiveMixer = live_agent(algorithm)(problem, self.config)
+        if watch:
+            self.agent.watch = Monitor(problem, pooled=self.config.pooled)
+        self.agent.plan()
+        self.gate = gate_of(self.agent)
+        self.seq = 0
+        self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
+        self._hashes: dict[int, str] = {}
+        self._known: dict[int, KnownState] = {}
+        self._proposed: dict[tuple[int, int], Decision] = {}
+        self._is_table = isinstance(problem.states, range)
+        told = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
+        self._told = json.dumps(told, sort_keys=True).encode()
+
+    @property
+    def version(self) -> int:
+        """Number of outcomes learned from."""
+        return self.agent.data_version
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an outcome must say what the safe action of its state was declared to cost."""
+        return self.agent.remembers
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """A test of the assumptions that failed, until it is reset."""
+        return None if self.agent.watch is None else self.agent.watch.alarm
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry of the log into account. Entries that teach nothing only move `seq`."""
+        if entry.seq != self.seq + 1:
+            raise InputError(f"entry {entry.seq} cannot follow entry {self.seq}: a log is applied without gaps.")
+        if self._torn:
+            raise InputError(f"entry {entry.seq} was interrupted half-way: open the log anew, in a new Advisor.")
+        self._torn = True
+        try:
+            if entry.kind == "outcome":
+                self._learn(entry.body)
+            elif entry.kind == "warm-start":
+                for row in entry.body["rows"]:
+                    self._learn(row)
+            elif entry.kind == "alarm-reset" and self.agent.watch is not None:
+                self._proposed.clear()
+                self.agent.watch.reset(str(entry.body["why"]))
+        except (TetherError, LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"entry {entry.seq} ({entry.kind}) does not fit this problem: {error} Was the problem changed since? "
+                "Start a new log, and hand the old data to warm_start."
+            ) from error
+        self.seq, self._torn = entry.seq, False
+
+    def _learn(self, body: dict[str, Any]) -> None:
+        """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
+        self._proposed.clear()  # before anything changes: an error half-way must not leave old proposals
+        step, cost, reward = int(body["step"]), body["cost"], body["reward"]
+        feature = np.array(body["feature"], dtype=np.float64)  # checked by whoever adds it first
+        costs = None if cost is None else np.array(cost, dtype=np.float64)
+        fact = None if reward is None else self._fact_in(body)
+        check_step(step, self.problem.horizon)
+        if reward is None:
+            self._learn_cost(step, checked_feature(feature, self.problem), costs)
+        else:
+            state = self.states.decode(body["state"])
+            # at H = 1 nothing follows: next states are logged, but would only fill tables
+            after = self.states.decode(body["next_state"]) if self.problem.horizon > 1 else None
+            told = None if costs is None else tuple(costs.tolist())
+            self.agent.observe_with(Transition(step, state, feature, float(reward), told, after), fact)
+        if costs is not None:
+            self.gate.add(step, feature, costs)
+        if fact is not None:
+            self.gate.remember(step, *fact)
+        if self.agent.plans_are_due:
+            with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
+                self.agent.plan()
+            weigh_alike(self.gate, self.agent)
+        self._hashes.clear()
+
+    def _fact_in(self, body: dict[str, Any]) -> tuple[Array, Array] | None:
+        """(f (d,), τ_s (M,)) that an outcome carries, checked; None if it carries none, or if none are remembered."""
+        feature, cost = body.get("safe_feature"), body.get("safe_cost")
+        if not self.remembers or feature is None or cost is None:
+            return None
+        costs = checked_costs(tuple(cost), self.problem, needed=True)
+        return None if costs is None else (checked_feature(feature, self.problem), costs)
+
+    def _learn_cost(self, step: int, feature: Array, costs: Array | None) -> None:
+        """An old row without a reward: it teaches the cost alone."""
+        if costs is None or costs.shape != (self.problem.constraints,):
+            raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
+        agent = self.agent
+        stage = step if len(agent.costs.log_det) > 1 else 0
+        observe_cost(agent.costs, stage, feature, costs, agent.scratch.vectors)
+        agent.note_steps(1)
+        if agent.watch is not None:
+            agent.watch.observe(step, feature, costs)
+
+    def look_up(self, state: State) -> KnownState:
+        """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
+        if not self._is_table or type(state) is not int:
+            return self.problem.look_up(state)
+        known = self._known.get(state)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[state] = self.problem.look_up(state)
+        return known
+
+    def propose(self, step: int, state: State, known: KnownState | None = None, coin: float = 0.0) -> Decision:
+        """The learner's choice with its evidence, from everything applied so far. Changes nothing.
+
+        `known` is what the problem says about the state, if it was looked up already; `coin` in [0, 1) draws the action
+        where the learner mixes. Between two outcomes the same question gets the same answer, so it is kept; the gate
+        examines it every time.
+        """
+        if known is None:
+            check_step(step, self.problem.horizon)
+            known = self.look_up(state)
+        if not self._is_table or type(state) is not int or self.agent.mixes:
+            return self.agent.propose_at(step, state, known, coin)
+        found = self._proposed.get((step, state))
+        if found is None:
+            if len(self._proposed) >= MOST_KNOWN:
+                self._proposed.clear()
+            found = self._proposed[step, state] = self.agent.propose_at(step, state, known, coin)
+        return found
+
+    def prepare(self, step: int) -> None:
+        """Solve and hash now what the next decision at this step would need, and keep it: it changes no number."""
+        self.gate.prepare(step)
+        self.model_hash(step)
+
+    def model_hash(self, step: int) -> str:
+        """A hash of the numbers that a decision at this step is computed from: equal hashes, equal decisions."""
+        found = self._hashes.get(step)
+        if found is None:
+            agent = self.agent
+            stage = step if len(agent.costs.log_det) > 1 else 0
+            digest = hashlib.sha256(self._told)
+            # `owed` is of the tables, which no live decision reads; `grid` is a constant
+            sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name and name != ".grid"]
+            for array in (*sums, agent.values.factor, *self.gate.arrays().values()):
+                digest.update(np.ascontiguousarray(array[stage]).tobytes())
+            digest.update(agent.current.weights[step].tobytes() + agent.current.made.tobytes())
+            found = self._hashes[step] = digest.hexdigest()
+        return found
+
+    def to_bytes(self) -> bytes:
+        """Everything that the future depends on; the same state gives the same bytes."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "agent"
+            self.agent.save(path)
+            with zipfile.ZipFile(path) as saved:
+                files = {f"agent/{name}": saved.read(name) for name in sorted(saved.namelist())}
+        for name, array in self.gate.arrays().items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, array, allow_pickle=False)
+            files[f"gate/{name}.npy"] = buffer.getvalue()
+        watch = self.agent.watch is not None
+        header = {"format": FORMAT, "seq": self.seq, "watch": watch, "told": self._told.decode()}
+        files["learner.json"] = json.dumps(header, sort_keys=True).encode()
+        return _packed(files)
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes,
+        problem: Problem,
+        config: SlucbConfig | None = None,
+        *,
+        algorithm: Algorithm = "slucb-qvi",
+        states: StateCodec | None = None,
+    ) -> Self:
+        """The learner as it was. Bytes of another problem, configuration or format are refused."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as packed:
+                files = {name: packed.read(name) for name in packed.namelist()}
+            header = json.loads(files["learner.json"])
+            learner = cls(problem, config, algorithm=algorithm, watch=bool(header["watch"]), states=states)
+            if header["format"] != FORMAT or header["told"] != learner._told.decode():
+                raise StateFileError("the snapshot is of another problem, configuration or format.")
+            learner._take(files, header)
+        except (LookupError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise StateFileError(f"the snapshot is not a complete learner: {error}.") from error
+        return learner
+
+    def _take(self, files: dict[str, bytes], header: dict[str, Any]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "agent"
+            inner = {name.removeprefix("agent/"): data for name, data in files.items() if name.startswith("agent/")}
+            path.write_bytes(_packed(inner))
+            self.agent = type(self.agent).restore(path, self.problem)
+        arrays = {
+            name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
+            for name in self.gate.arrays()
+        }
+        self.gate.take(arrays)
+        self.seq = int(header["seq"])
+
+
+def terms_of(agent: SlucbQvi) -> Terms:
+    """What the gate is told of this agent: constants of the problem, never a number that the learner computed."""
+    problem, config = agent.problem, agent.config
+    memory: Literal["state", "visited", "all"] = "state" if agent.rules.memory == STATE else config.condition_on
+    return Terms(
+        memory=memory,
+        error=None if problem.baseline_cost is None else np.array(problem.baseline_cost_error),
+        radius=config.cost_radius,
+        reduces=config.explorer != "paper",
+        threshold=np.array(problem.threshold),
+        noise=np.array(problem.noise),
+        gamma_norm=np.array(problem.gamma_norm),
+        feature_norm=float(problem.feature_norm),
+        confidence=problem.confidence,
+        stages=1 if config.pooled else int(problem.horizon),
+        dimension=int(problem.dimension),
+        ridge=float(agent.costs.ridge),
+    )
+
+
+def gate_of(agent: LiveAgent | LiveMixer) -> Gate:
+    """A gate before the first outcome: with the safe costs of all listed states, if they are facts from the start."""
+    gate, problem = Gate(terms_of(agent)), agent.problem
+    if agent.rules.memory == ALL:
+        for state in problem.states or ():
+            if np.isnan(problem.final_reward_of(state)):
+                known = problem.look_up(state)
+                for step in range(problem.horizon):
+                    gate.remember(step, known.actions.phi_0, known.baseline_cost[step])
+    weigh_alike(gate, agent)
+    return gate
+
+
+def weigh_alike(gate: Gate, agent: LiveAgent | LiveMixer) -> None:
+    """Tell the gate where the learner has weighed its facts anew: any weight is valid, but both must use the same."""
+    if isinstance(gate.facts, WeighedFacts):
+        facts = agent.costs.facts
+        for stage in np.flatnonzero(facts.used_visits != gate.facts.used_visits):
+            gate.weigh(int(stage), float(facts.weight[stage]))
+
+
+def _packed(files: dict[str, bytes]) -> bytes:
+    """A zip file whose bytes depend on the contents alone: no times, a fixed order."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name), files[name])
+    return buffer.getvalue()
+
+
+# The ledger: what the log says about mode, switch, guards and counts. A fold, like the learner.
+
+ORDERS = frozenset({"mode", "stopped", "resumed", "alarm-reset"})
+"""Entries by which people change what may be played. Their number tells whether one was given since it was read."""
+
+
+@dataclass
+class Counts:
+    """Counts since some point of the log. `excess` (M,) sums cost − bound over `compared` outcomes.
+
+    The `drawn` ones among these had a bound on a mixture's mean; `square` (M,) sums (cost − bound)² over them.
+    """
+
+    decisions: int = 0
+    baseline: int = 0
+    proposed: int = 0
+    refusals: int = 0
+    outcomes: int = 0
+    costs: int = 0
+    compared: int = 0
+    drawn: int = 0
+    excess: list[float] = field(default_factory=list)
+    square: list[float] = field(default_factory=list)
+
+    def decided(self, body: dict[str, Any]) -> None:
+        """One decision more."""
+        self.decisions += 1
+        self.baseline += bool(body["is_baseline"])
+        self.proposed += body["proposal"] is not None or not body["is_baseline"]
+
+    def seen(self, body: dict[str, Any]) -> None:
+        """One outcome more."""
+        cost, bound = body["cost"], body["bound"]
+        self.outcomes += 1
+        self.costs += cost is not None
+        if cost is not None and bound is not None:
+            self.compared += 1
+            self.drawn += body["drawn"]
+            for j, (z, limit) in enumerate(zip(cost, bound, strict=True)):
+                self.excess[j] += z - limit
+                self.square[j] += (z - limit) ** 2 if body["drawn"] else 0.0
+
+
+class Window:
+    """The last `LONGEST` numbers, so that a window can be set or widened later, and the sum of the last `size` of them.
+
+    The sum is an exact integer, in units of the smallest double: what leaves the window leaves nothing behind, neither
+    rounding nor a hole where something huge has passed, and the sum is a function of the window's content alone.
+    """
+
+    unit = 2**1074
+
+    def __init__(self, size: int, dtype: str = "<f8") -> None:
+        self.size, self.dtype, self.values = size, dtype, deque[float](maxlen=LONGEST + 1)
+        self._units = 0
+
+    def append(self, value: float) -> None:
+        """One number more; the oldest one leaves the window."""
+        self.values.append(value)
+        self._units += self._in_units(value)
+        if len(self.values) > self.size:
+            self._units -= self._in_units(self.values[-1 - self.size])
+
+    def resize(self, size: int) -> None:
+        """Look at the last `size` numbers from now on."""
+        if size != self.size:
+            self.size = size
+            self._units = sum(map(self._in_units, islice(reversed(self.values), size)))
+
+    def sum(self) -> float:
+        """The sum over the window, rounded once."""
+        return self._units / self.unit
+
+    def to_text(self) -> str:
+        """The numbers in base 64: JSON takes ten times as long for them, and twice the room."""
+        return b64encode(np.fromiter(self.values, self.dtype, len(self.values)).tobytes()).decode()
+
+    def take_text(self, text: str) -> None:
+        """The reverse of `to_text`."""
+        self.values.extend(np.frombuffer(b64decode(text), self.dtype).tolist())
+        self._units = sum(map(self._in_units, islice(reversed(self.values), self.size)))
+
+    def _in_units(self, value: float) -> int:
+        top, bottom = value.as_integer_ratio()
+        return top * (self.unit // bottom)
+
+
+class Ledger:
+    """Everything but the learner that a decision depends on, after the entries of the log so far.
+
+    `stopped` and `tripped` are the bodies of the entries that did it, None while nothing did. `recent` holds 1 for each
+    of the last decisions that did not play a_0, `spent` (M,) the costs of the last outcomes (all of them: `total`),
+    `latest` the newest time of a decision, `certified` the share of D(s) that was certified when last looked at.
+    `began` is the entry that set `since` to zero: decisions that rest on an older one belong to the time before.
+    `orders` counts what people ordered.
+    """
+
+    def __init__(self, threshold: tuple[float, ...]) -> None:
+        self.threshold = threshold
+        self.mode: Mode = "shadow"
+        self.stopped: dict[str, Any] | None = None
+        self.tripped: dict[str, Any] | None = None
+        self.alarms = 0
+        self.orders = 0
+        self.latest = 0.0
+        self.certified = 0.0
+        self.settings: dict[str, Any] | None = None
+        self.guards = Guards()
+        self.recent = Window(self.guards.rate_window - 1, "u1")
+        self.spent = tuple(Window(0) for _ in threshold)
+        self.total = [0.0] * len(threshold)
+        self.ever, self.since, self.began = self._zero(), self._zero(), 0
+
+    def _zero(self) -> Counts:
+        return Counts(excess=[0.0] * len(self.threshold), square=[0.0] * len(self.threshold))
+
+    def _begin(self, seq: int) -> None:
+        self.since, self.began = self._zero(), seq
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry of the log into account."""
+        body = entry.body
+        self.orders += entry.kind in ORDERS
+        match entry.kind:
+            case "decision":
+                self._decided(body)
+            case "outcome":
+                self._seen(body)
+            case "withheld":  # what acted was a_0
+                self.ever.baseline += 1
+                self.since.baseline += 1
+            case "gate-refused":
+                self.ever.refusals += 1
+                self.since.refusals += 1
+            case "mode":
+                self.mode = body["mode"]
+                self._begin(entry.seq)
+            case "stopped":
+                self.stopped = body
+            case "resumed":
+                self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
+            case "tripped":
+                self.tripped = body
+                self.alarms = max(self.alarms, body["number"] + 1)
+            case "alarm-reset":
+                self.tripped = None
+                self._begin(entry.seq)
+            case "configured":
+                self._configured(body)
+
+    def _decided(self, body: dict[str, Any]) -> None:
+        self.ever.decided(body)
+        if body["certificate"]["seq"] >= self.began:
+            self.since.decided(body)
+        self.recent.append(int(not body["is_baseline"]))
+        if body["certified"] is not None:
+            self.certified = body["certified"]
+        if body["decided_at"] is not None:
+            self.latest = max(self.latest, body["decided_at"])
+
+    def _seen(self, body: dict[str, Any]) -> None:
+        self.ever.seen(body)
+        if body.get("rests_on", 0) >= self.began:
+            self.since.seen(body)
+        cost = [min(tau, 1e300) for tau in self.threshold] if body["cost"] is None else body["cost"]
+        for j, z in enumerate(cost):
+            self.spent[j].append(z)
+            self.total[j] += z
+
+    def _configured(self, body: dict[str, Any]) -> None:
+        self.settings, self.guards = body, Guards.from_json(body["guards"])
+        self.recent.resize(self.guards.rate_window - 1)  # the decision that is asked about is the last of its window
+        for window in self.spent:
+            window.resize(self.guards.budget_window or 0)
+
+    def in_window(self) -> tuple[float, ...]:
+        """The sum of observed costs (M,) that the budget looks at."""
+        if self.guards.budget_window is None:
+            return tuple(self.total)
+        return tuple(window.sum() for window in self.spent)
+
+    def others(self) -> int:
+        """How many of the decisions before the next one, in its window, did not play a_0."""
+        return int(self.recent.sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that the future depends on."""
+        names = ("mode", "stopped", "tripped", "alarms", "orders", "latest", "certified", "settings", "total", "began")
+        counts = {"ever": asdict(self.ever), "since": asdict(self.since)}
+        plain = {name: getattr(self, name) for name in names}
+        spent = [window.to_text() for window in self.spent]
+        return {**plain, **counts, "recent": self.recent.to_text(), "spent": spent}
+
+    @classmethod
+    def from_json(cls, threshold: tuple[float, ...], saved: dict[str, Any]) -> Self:
+        """The reverse of `to_json`."""
+        ledger = cls(threshold)
+        if saved["settings"] is not None:
+            ledger._configured(saved["settings"])
+        for name in ("mode", "stopped", "tripped", "alarms", "orders", "latest", "certified", "total", "began"):
+            setattr(ledger, name, saved[name])
+        ledger.ever, ledger.since = Counts(**saved["ever"]), Counts(**saved["since"])
+        ledger.recent.take_text(saved["recent"])
+        for window, text in zip(ledger.spent, saved["spent"], strict=True):
+            window.take_text(text)
+        return ledger
+
+    def to_bytes(self) -> bytes:
+        """`to_json` as text."""
+        return json.dumps(self.to_json(), sort_keys=True).encode()
+
+
+# A replica: learner and ledger after a prefix of the log. Restart is a snapshot and a replay, equal bit for bit.
 
 PAGE = 1000
 
@@ -58,10 +659,6 @@ class Replica:
             if len(page) < limit:
                 break
         return self.head.seq - before
-
-    def judge(self, request: Request) -> Judgment:
-        """What is played, from this state of the log. Changes nothing."""
-        return judge(self.learner, self.ledger, self.head, request)
 
     def to_bytes(self) -> bytes:
         """A snapshot; the same state gives the same bytes."""

@@ -7,12 +7,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tether.agents.checks import check_step, checked_costs, checked_feature, checked_reward
+from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
-from tether.live.events import WarmStarted
-from tether.live.outcomes import FAR, LARGEST, checked_next, cost_limit
-from tether.live.states import StateCodec, as_logged, detached, retyped
-from tether.live.store import Appended, Draft, Store, canonical
+from tether.live.judge import FAR, LARGEST, checked_next, cost_limit
+from tether.live.log.store import Appended, Draft, Store, canonical
+from tether.live.records import StateCodec, WarmStarted, as_logged, detached, retyped
 from tether.problem.problem import KnownState, Problem
 from tether.records import State
 

@@ -1,20 +1,19 @@
 """Problem: everything the learner is told, checked against the paper's assumptions at the door."""
 
+import importlib
+import inspect
+import sys
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tether.errors import AssumptionError, InputError
-from tether.problem.action_sets import (
-    ActionSet,
-    FiniteActions,
-    StarActions,
-    check_norms,
-    check_safe_feature,
-)
+from tether.errors import AssumptionError, InputError, TetherError
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_safe_feature
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.records import Array, State, StateKey
 
@@ -295,3 +294,50 @@ def _per_constraint(value: Any, count: int | None, name: str) -> tuple[float, ..
     if not numbers or (count is not None and len(numbers) != count):
         raise InputError(f"{name} has {len(numbers)} entries, but there are {count} thresholds.")
     return numbers
+
+
+# A Problem by its name, module:name, for the command line and the service.
+
+
+def load_problem(spec: str, folder: Path | None = None) -> Problem:
+    """The Problem behind module:name: itself, something that has it as `.problem`, or a function returning either.
+
+    Modules are looked for in `folder` first (the current one unless given), as `python -m` does.
+    """
+    module_name, _, path = spec.partition(":")
+    place = "" if folder is None else str(folder)
+    if place not in sys.path:
+        sys.path.insert(0, place)
+    try:
+        thing: Any = importlib.import_module(module_name)
+    except TetherError:
+        raise
+    except ModuleNotFoundError as error:
+        raise InputError(f"cannot import {module_name!r}: {error}. Run this where the module can be found.") from error
+    except Exception as error:
+        raise InputError(f"importing {module_name!r} failed: {type(error).__name__}: {error}.") from error
+    for name in path.split("."):
+        if not hasattr(thing, name):
+            raise InputError(f"{spec!r}: {module_name} has no {path!r}. Name a Problem, or a function returning one.")
+        thing = getattr(thing, name)
+    if callable(thing) and not isinstance(thing, Problem):
+        thing = _called(spec, thing)
+    thing = getattr(thing, "problem", thing)
+    if not isinstance(thing, Problem):
+        raise InputError(f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one.")
+    return thing
+
+
+def _called(spec: str, function: Callable[..., Any]) -> Any:
+    """What a function of the user's returns; its own errors are told from a call that it does not allow."""
+    try:
+        with suppress(ValueError):  # some built-ins do not say what they take: the call will
+            inspect.signature(function).bind()
+    except TypeError as error:
+        raise InputError(f"{spec!r} must be callable without arguments: {error}.") from error
+    try:
+        return function()
+    except TetherError:
+        raise
+    except Exception as error:
+        raise InputError(f"calling {spec} failed: {type(error).__name__}: {error}.") from error

@@ -12,22 +12,29 @@ from fastapi.responses import PlainTextResponse, Response
 from tether import __version__
 from tether.errors import InputError
 from tether.live.advisor import Advisor
-from tether.live.guards import Guards
-from tether.live.modes import rank
-from tether.live.sqlite_store import SqliteStore
-from tether.live.store import Store
-from tether.problem.named import load_problem
+from tether.live.log.sqlite import SqliteStore
+from tether.live.log.store import Store
+from tether.live.policy import Guards, rank
+from tether.problem.problem import load_problem
 from tether.service import models
-from tether.service.answers import ERRORS, UNLOGGED, answer_errors, describe, takes
+from tether.service.auth import Caller, read_tokens
 from tether.service.config import ServiceConfig
-from tether.service.desk import LONGEST_KEY, Desk
-from tether.service.doorway import OPEN, Answer, Doorway, Receive, Scope, Send
-from tether.service.hub import Hub
+from tether.service.http import (
+    ERRORS,
+    OPEN,
+    UNLOGGED,
+    Answer,
+    Doorway,
+    Receive,
+    Scope,
+    Send,
+    answer_errors,
+    describe,
+    takes,
+)
+from tether.service.hub import LONGEST_KEY, Desk, Hub, Watch
 from tether.service.metrics import Metrics
-from tether.service.pages import add_pages
-from tether.service.tokens import Caller, read_tokens
-from tether.service.views import View
-from tether.service.watch import Watch
+from tether.service.views import View, add_pages
 
 KEY_HEADER = {
     "name": "Idempotency-Key",
@@ -78,7 +85,7 @@ def store_of(config: ServiceConfig, *, read_only: bool) -> Store:
     """The log. No request waits longer for a PostgreSQL that hangs than it would wait for the log."""
     address = config.store_address()
     if address.startswith(("postgresql://", "postgres://")):
-        from tether.live.postgres_store import PostgresStore
+        from tether.live.log.postgres import PostgresStore
 
         return PostgresStore(address, patience=config.limits.seconds, read_only=read_only)
     return SqliteStore(address, read_only=read_only)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.errors import InputError, TetherError
-from tether.live.ids import new_id
+from tether.live.records import new_id
 from tether.records import Action, StarAction
+from tether.service.auth import PREFIX
 from tether.service.models import DecisionAnswer, OutcomeAnswer, StarActionModel
-from tether.service.tokens import PREFIX
 
 Answer = TypeVar("Answer")
 Number = float | np.floating[Any]

@@ -41,7 +41,7 @@ class Section(BaseModel):
 
 
 class GuardsSection(Section):
-    """Limits beside the theorem's: those of `tether.live.guards.Guards`. The section holds as a whole, with the default
+    """Limits beside the theorem's: those of `tether.live.policy.Guards`. The section holds as a whole, with the default
     for what it does not name; without it, the log's own guards stand."""
 
     margin_share: float | None = Field(default=None, ge=0.0, le=1.0)

@@ -176,7 +176,7 @@ def check_start(config: ServiceConfig) -> None:
     A log is made if there is none; nothing is written to one that another service may be using.
     """
     from tether.service.app import make_advisor, store_of
-    from tether.service.tokens import read_tokens
+    from tether.service.auth import read_tokens
 
     if config.tokens is not None:
         read_tokens(config.folder / config.tokens)

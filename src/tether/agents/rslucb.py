@@ -1,0 +1,114 @@
+"""RSLUCB-QVI: Algorithm 2. Mixtures of actions whose *expected* cost is certified; the action is drawn from them."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from tether.agents.agent import Choice
+from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.errors import InputError
+from tether.kernels.mixture_plan import choose_mixture_alone, draw_row, make_mixture_plan
+from tether.kernels.model import ENDED, new_plan
+from tether.kernels.plan import scratch_for, tables_of
+from tether.problem.action_sets import ActionSet
+from tether.problem.problem import KnownState, Problem
+from tether.records import Array, Mixture, State
+
+
+class RslucbQvi(SlucbQvi):
+    """Randomised SLUCB-QVI. Needs no star-convex action sets; each bound is on the expected cost over its own coin.
+
+    `rng` draws the actions and nothing else, one number per decision; it is saved and restored with the agent.
+    """
+
+    kind = "rslucb-qvi"
+    bounds: ClassVar[Literal["cost", "expected cost"]] = "expected cost"
+    mixes = True
+
+    def __init__(self, problem: Problem, config: SlucbConfig | None = None, *, rng: np.random.Generator) -> None:
+        if problem.baseline_cost is None:
+            raise InputError(
+                "RSLUCB-QVI scales mixtures back toward the safe action, so it needs that action's cost: give Problem "
+                "its baseline_cost, or use SLUCB-QVI, which can do without."
+            )
+        if not isinstance(rng, np.random.Generator):
+            raise InputError(f"rng must be a numpy Generator, e.g. np.random.default_rng(7), but is {rng!r}.")
+        super().__init__(problem, config)
+        self.rng = rng
+
+    @classmethod
+    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
+        return cls(problem, SlucbConfig(**config), rng=np.random.default_rng(0), **told)
+
+    def _extra_manifest(self) -> dict[str, Any]:
+        state = self.rng.bit_generator.state
+        if state["bit_generator"] != "PCG64":
+            raise InputError(
+                f"only PCG64 generators can be saved, not {state['bit_generator']}: use default_rng(seed)."
+            )
+        coin = {name: str(value) for name, value in state["state"].items()}
+        return {
+            **super()._extra_manifest(),
+            "coin": {**coin, "uinteger": state["uinteger"], "half": state["has_uint32"]},
+        }
+
+    def _take_extra(self, manifest: dict[str, Any]) -> None:
+        super()._take_extra(manifest)
+        coin = manifest["coin"]
+        self.rng.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": int(coin["state"]), "inc": int(coin["inc"])},
+            "has_uint32": int(coin["half"]),
+            "uinteger": int(coin["uinteger"]),
+        }
+
+    def _make_plan(self) -> None:
+        """The first loop of Algorithm 2; what the closed forms leave open goes to an interior-point method."""
+        make_mixture_plan(self.costs, self.values, self.rules, self.tables, self.current, self.scratch)
+
+    def planned_features(self, states: Iterable[State]) -> Array:
+        """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
+        self.register(states)
+        if self._plan_version < 0 or len(self._slot_of) > self.current.planned[0]:
+            self._make_plan()
+        features = np.empty((self.problem.horizon, len(self._slot_of), self.problem.dimension))
+        for slot, actions in enumerate(self._action_sets):
+            rows = self.current.mixture[:, self.tables.start[slot] : self.tables.start[slot + 1]]
+            features[:, slot] = [mixture_of(actions, row).mean_feature for row in rows]
+        return features[:, [self.slot_of(state) for state in states]]
+
+    def _planned(self, step: int, slot: int) -> Choice:
+        first, last = self.tables.start[slot], self.tables.start[slot + 1]
+        return self._drawn(super()._planned(step, slot), self.current.mixture[step, first:last])
+
+    def _unplanned(self, step: int, known: KnownState) -> Choice:
+        """A plan for this state alone, from the newest cost data and the last plan's weights."""
+        rows = len(known.actions.endpoints)
+        alone = new_plan(1, 1, self.problem.constraints, self.problem.dimension, rows)
+        alone.weights[0], alone.made[0] = self.current.weights[step], self.current.made[0]
+        final = np.array([known.final_reward])
+        tables = tables_of([known.actions], known.baseline_cost[None, step], final, mixes=True)
+        choose_mixture_alone(self.costs, self.values, self.rules, tables, alone, scratch_for(tables), step)
+        return self._drawn(self._choice(step, known, alone), alone.mixture[0])
+
+    def _toss(self) -> float:
+        """A number in [0, 1) for the next draw."""
+        return float(self.rng.random())
+
+    def _drawn(self, choice: Choice, probabilities: Array) -> Choice:
+        """Draw the action: one number from the agent's own stream, whatever the mixture."""
+        if choice.reason == ENDED:
+            return choice  # nothing is played here: a refused question leaves the coin alone
+        actions = choice.actions
+        row = int(draw_row(probabilities, actions.baseline, self._toss()))
+        mixture = mixture_of(actions, probabilities.copy())
+        return choice._replace(row=row, length=0.0 if row < 0 else 1.0, mixture=mixture)
+
+
+def mixture_of(actions: ActionSet, probabilities: Array) -> Mixture:
+    """The record of a mixture over the candidates (N,) of one state."""
+    rest = 1.0 - float(probabilities.sum())
+    safe = float(probabilities[actions.baseline]) if actions.baseline >= 0 else rest
+    mean = probabilities @ actions.endpoints + (rest * actions.phi_0 if actions.is_star else 0.0)
+    return Mixture(probabilities, safe, mean)

@@ -1,0 +1,5 @@
+"""The command line: `tether`."""
+
+from tether.cli.commands import app, main
+
+__all__ = ["app", "main"]

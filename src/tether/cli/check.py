@@ -1,0 +1,82 @@
+"""`tether check`: a study's worlds, or a problem of one's own, named as module:problem."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tether.cli import output
+
+if TYPE_CHECKING:
+    from tether.check.report import Finding
+
+COLOURS = {"holds": "green", "fails": "bold red", "cannot be known": "yellow"}
+
+
+def names_a_problem(spec: str) -> bool:
+    """Whether the argument is module:problem rather than a study."""
+    return ":" in spec and not spec.endswith(".toml")
+
+
+def of_problem(spec: str, log: Path | None, json: bool, **options: Any) -> bool:
+    """Check a problem of one's own, print the report, say whether nothing fails."""
+    from tether.problem.problem import load_problem
+
+    problem = load_problem(spec)
+    from tether.check.logs import read_log
+
+    report = problem.check(None if log is None else read_log(problem, log), **options)
+    if json:
+        output.print_json({"problem": spec, **report.to_json()})
+    elif sys.stdout.isatty():
+        show(spec, [("", finding) for finding in report.findings])
+    else:
+        typer.echo(f"{spec}\n{report}")
+    return report.ok
+
+
+def of_study(spec: str, seed: int | None, json: bool) -> bool:
+    """Check every world of a study, print what was found, say whether nothing fails."""
+    from tether.lab import specs
+
+    study = specs.find(spec).resized(first_seed=seed)
+    from tether.check.report import Finding
+    from tether.lab.checks import check_study, findings_of
+
+    rows = check_study(study)
+    found = findings_of(study)
+    if json:
+        output.print_json({"study": study.name, "checks": rows, "findings": found})
+    else:
+        output.show_checks(study.name, rows, False)
+        title = f"{study.name}: what its problems allow (first seed)"
+        show(title, [(row["world"], Finding(**{k: v for k, v in row.items() if k != "world"})) for row in found])
+    return all(row["holds"] for row in rows) and not any(row["verdict"] == "fails" for row in found)
+
+
+def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:
+    """Findings as a table on a terminal, as plain paragraphs in a pipe; each with the world it is about, if any."""
+    if not sys.stdout.isatty():
+        from tether.check.report import Report
+
+        typer.echo(f"\n{title}")
+        for world in dict.fromkeys(world for world, _ in rows):
+            typer.echo(f"{world}\n{Report(tuple(finding for about, finding in rows if about == world))}")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", show_lines=True)
+    for header, width in (("", 7), ("assumption", 26), ("evidence and way out", None)):
+        table.add_column(header, min_width=width, max_width=width, overflow="fold")
+    for world, finding in rows:
+        text = Text(finding.evidence)
+        if finding.way_out:
+            text.append("\nway out: ", style="bold").append(finding.way_out)
+        name = f"{world}\n{finding.name}" if world else finding.name
+        verdict = "unknown" if finding.verdict == "cannot be known" else finding.verdict
+        table.add_row(Text(verdict, style=COLOURS[finding.verdict]), Text(name), text)
+    Console().print(table)

@@ -1,0 +1,240 @@
+"""`tether`: parses, calls, prints. Whatever takes time to import is imported by the command that needs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tether.cli import output
+from tether.cli.audit import audit
+from tether.cli.serve import serve, token
+from tether.cli.twins import twins
+from tether.errors import TetherError
+
+if TYPE_CHECKING:
+    from tether.lab.books import Results
+    from tether.lab.specs import Study
+
+app = typer.Typer(
+    name="tether",
+    help="Reinforcement learning that keeps every step's cost under a threshold while it learns.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(audit, name="audit")
+app.add_typer(token, name="token")
+app.command()(serve)
+FIGURES = {
+    "figure1": "SLUCB-QVI on synthetic environments (section 5.1)",
+    "figure2": "RSLUCB-QVI on Frozen Lake (section 5.2)",
+}
+
+
+def _studies() -> list[str]:
+    """The paper's figures, and the other studies that ship."""
+    from tether.lab import specs
+
+    return [*FIGURES, *(name for name in specs.shipped() if name not in FIGURES)]
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in (*_studies(), "all") if name.startswith(incomplete)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="First seed; the spec's unless given.")]
+Out = Annotated[Path, typer.Option(help="Folder for results; each study has one of its own inside.")]
+Workers = Annotated[
+    int | None, typer.Option(min=0, help="Processes; all cores unless given. 0 runs in this process, for debuggers.")
+]
+EngineName = Annotated[str, typer.Option("--engine", help="local or ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster to join, e.g. auto; a local one is started unless given.")
+]
+Pictures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures and write the report.")]
+Folders = Annotated[list[Path] | None, typer.Argument(help="Study folders; every study in --out unless given.")]
+
+
+@app.callback(invoke_without_command=True)
+def _version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if show:
+        from tether import __version__
+
+        typer.echo(f"tether {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str, typer.Argument(help="figure1, figure2, another shipped study, or all figures.", autocompletion=_complete)
+    ] = "all",
+    quick: Annotated[bool, typer.Option("--quick", help="Few seeds and episodes: seconds instead of minutes.")] = False,
+    seed: Seed = None,
+    out: Out = Path("out"),
+    workers: Workers = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    also: Annotated[
+        list[str] | None, typer.Option(help="A registered agent to run beside the study's own; may be repeated.")
+    ] = None,
+    with_cisr: Annotated[
+        bool, typer.Option("--with-cisr", help="Train CISR's students anew for figure 2; needs tether-rl[cisr].")
+    ] = False,
+    figures: Pictures = True,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run the paper's studies, judge its claims, draw its figures."""
+    from tether.lab.registry import nearest
+
+    if figure not in (known := [*_studies(), "all"]):
+        raise typer.BadParameter(f"there is no {figure!r}{nearest(figure, known)}")
+    with output.plain_failures(debug):
+        from tether.lab import specs
+
+        names = list(FIGURES) if figure == "all" else [figure]
+        reports = []
+        for name in names:
+            study = specs.paper_study(name).resized(quick=quick, first_seed=seed).joined_by(also or [])
+            folder = out / (f"{name}-quick" if quick else name)
+            if with_cisr and name == "figure2":
+                from tether.cli.study import train_cisr
+
+                train_cisr(folder, quick)
+            reports.append(_conduct(study, folder, engine, workers, address, figures))
+        whole = reports[0] if figure != "all" else output.merged(reports)
+        output.show_reports(whole, reports, json)
+
+
+@app.command()
+def run(
+    spec: Annotated[str, typer.Argument(help="A study in a TOML file, or the name of a shipped one.")],
+    quick: Annotated[bool, typer.Option("--quick", help="The spec's quick sizes.")] = False,
+    seed: Seed = None,
+    out: Out = Path("out"),
+    workers: Workers = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    figures: Pictures = True,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run a study from a TOML file, or continue it."""
+    with output.plain_failures(debug):
+        from tether.lab import specs
+
+        study = specs.find(spec).resized(quick=quick, first_seed=seed)
+        folder = out / (f"{study.name}-quick" if quick else study.name)
+        report = _conduct(study, folder, engine, workers, address, figures)
+        output.show_reports(report, [report], json)
+
+
+def _conduct(
+    study: "Study", folder: Path, engine: str, workers: int | None, address: str | None, figures: bool
+) -> dict[str, Any]:
+    """Check cheaply, then run."""
+    from tether.lab.engines import make_engine
+
+    made = make_engine(engine, workers, address)
+    from tether.cli.study import conduct
+
+    return conduct(study, folder, made, figures)
+
+
+@app.command(name="list")
+def list_(json: Json = False, debug: Debug = False) -> None:
+    """Name the worlds, agents and figures, with their options."""
+    with output.plain_failures(debug):
+        from tether.cli.study import catalogue
+
+        output.show_catalogue(catalogue(FIGURES), json)
+
+
+@app.command()
+def plot(folders: Folders = None, out: Out = Path("out"), json: Json = False, debug: Debug = False) -> None:
+    """Draw the figures of finished studies again."""
+    with output.plain_failures(debug):
+        from tether.lab import plots
+
+        paths = [path for loaded in _loaded(folders, out) for path in plots.draw(loaded, loaded.folder / "figures")]
+        output.show_paths(paths, json)
+
+
+@app.command()
+def report(folders: Folders = None, out: Out = Path("out"), json: Json = False, debug: Debug = False) -> None:
+    """Write one self-contained HTML page about finished studies."""
+    with output.plain_failures(debug):
+        from tether.lab import report as page
+
+        loaded = _loaded(folders, out)
+        output.show_paths([page.write(loaded, out / "report.html")], json)
+
+
+def _loaded(folders: list[Path] | None, out: Path) -> "list[Results]":
+    """The given studies, or all that `out` holds."""
+    from tether.lab.books import MANIFEST, load
+
+    found = folders or sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
+    if not found:
+        raise TetherError(f"{out} holds no study: run `tether reproduce figure1` first, or name a folder.")
+    return [load(folder) for folder in found]
+
+
+@app.command()
+def check(
+    spec: Annotated[str, typer.Argument(help="A study (TOML file or shipped name), or module:problem, your own.")],
+    seed: Seed = None,
+    log: Annotated[Path | None, typer.Option(help="Logged outcomes of your problem: .npz, .csv or .parquet.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of safe play that you can afford at first.")] = 10_000,
+    level: Annotated[float | None, typer.Option(help="Level of the tests on the log; δ unless given.")] = None,
+    randomised: Annotated[bool, typer.Option("--randomised", help="Check for RSLUCB-QVI.")] = False,
+    pooled: Annotated[bool, typer.Option("--pooled", help="Costs do not depend on the step h.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Test the assumptions of a study's worlds, or of your own problem."""
+    with output.plain_failures(debug):
+        from tether.cli import check as checking
+
+        if checking.names_a_problem(spec):
+            fine = checking.of_problem(spec, log, json, steps=steps, level=level, randomised=randomised, pooled=pooled)
+        else:
+            fine = checking.of_study(spec, seed, json)
+        if not fine:
+            raise typer.Exit(1)
+
+
+@app.command()
+def bench(json: Json = False, debug: Debug = False) -> None:
+    """Measure speed and memory by ratio; needs a source checkout."""
+    with output.plain_failures(debug):
+        import tether
+
+        script = Path(tether.__file__).parents[2] / "benchmarks" / "run.py"
+        if not script.is_file():
+            raise TetherError("bench needs a source checkout: benchmarks/ is not part of the installed package.")
+        raise typer.Exit(
+            subprocess.run([sys.executable, script, *(["--json"] if json else [])], check=False).returncode
+        )
+
+
+app.command()(twins)
+
+
+def main(run_app: Callable[[], None] = app) -> None:
+    """The entry point: one BLAS thread (small matrices run slower on more), then the command."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    run_app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""spec + seed -> run. Each run is one unit of work, idempotent by (hash of its cell, seed), kept in a file of its own.
+
+Kill it at any time and start it again: finished runs are found and kept, unfinished ones are redone, and nothing can
+be counted twice, because a run has one place on disk and gets there whole or not at all.
+"""
+
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tether
+from tether.agents.agent import LeastSquaresAgent
+from tether.agents.fixed import AlwaysSafe
+from tether.agents.rslucb import RslucbQvi
+from tether.errors import TetherError
+from tether.kernels.compiled import KERNEL
+from tether.lab import books, cells, storage
+from tether.lab.books import MANIFEST, RUNS, CellInfo
+from tether.lab.engines import Engine
+from tether.lab.simulate import simulate, simulate_any
+from tether.lab.specs import Study, spec_hash
+from tether.lab.units import Schedule, simulate_units
+from tether.lab.worlds.linear_mdp import LinearMDP, Streams
+from tether.records import Array
+
+FAILURES = "failures"
+TELL_EVERY = 0.1
+"""Seconds between two reports of progress inside a run."""
+NUMERICS = (
+    "compiled.py",
+    "records.py",
+    "agents",
+    "learning",
+    "problem",
+    "world",
+    "lab/simulate.py",
+    "lab/units.py",
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run, ready to be sent to another process or machine."""
+
+    info: CellInfo
+    episodes: int
+    seed: int
+    metadata: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """For progress and error messages."""
+        return f"{self.info.label}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run as the bytes of its Parquet file, or the traceback of what went wrong."""
+
+    part: bytes
+    error: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not finish."""
+
+    label: str
+    seed: int
+    message: str
+    traceback: Path
+
+
+class Listener:
+    """Progress of a study. Override what is of interest."""
+
+    def started(self, study: Study, total: int, kept: int) -> None:
+        """`total` runs are wanted, of which `kept` were finished before."""
+
+    def advanced(self, unit: Unit, episodes: int) -> None:
+        """A run has played `episodes` more episodes."""
+
+    def finished(self, unit: Unit, seconds: float) -> None:
+        """A run is done and on disk."""
+
+    def failed(self, failure: Failure) -> None:
+        """A run failed; the others go on."""
+
+    def ended(self) -> None:
+        """Nothing is left to do."""
+
+
+@dataclass
+class StudyRun:
+    """What `run_study` did."""
+
+    folder: Path
+    ran: int = 0
+    kept: int = 0
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+
+
+def code_digest() -> str:
+    """A hash of the sources that numbers depend on: results of other code are redone, not mixed in."""
+    package = Path(tether.__file__).parent
+    roots = [package / name for name in NUMERICS]
+    sources = [path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*.py")))]
+    return spec_hash([[path.relative_to(package).as_posix(), path.read_text("utf-8")] for path in sources])
+
+
+CODE = code_digest()
+"""Of the sources as this process imported them."""
+
+
+def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
+    """Run one unit. Touches no files; an exception becomes part of the outcome."""
+    began = time.perf_counter()
+    try:
+        _check_code(unit)
+        columns = play(unit, tell)
+        part = books.encode(unit.info, unit.seed, columns, {**unit.metadata, "seed": unit.seed})
+    except Exception:
+        return Outcome(b"", traceback.format_exc(), time.perf_counter() - began)
+    return Outcome(part, "", time.perf_counter() - began)
+
+
+def play(unit: Unit, tell: Callable[[int], None]) -> dict[str, Array]:
+    """The columns of one run (K,), from its spec and seed alone."""
+    info = unit.info
+    streams = Streams.from_seed(*divmod(unit.seed, info.repeats))
+    world = _world(info.world, json.dumps(info.world_options, sort_keys=True), unit.seed // info.repeats)
+    agent = cells.build_agent(info.agent, info.options, world, unit.episodes, streams)
+    clock = _Clock(tell)
+    if info.units is not None:
+        if not isinstance(agent, RslucbQvi | AlwaysSafe):
+            raise TetherError(f"interaction units are for randomised agents, but {info.label} is not one.")
+        counted = simulate_units(world, agent, unit.episodes, streams, Schedule(**info.units), clock.progress)
+        clock.say()
+        return {**counted._asdict(), "plan_seconds": np.concatenate(clock.per_episode)}
+    if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
+        books = simulate(world, agent, unit.episodes, streams, clock.progress)
+    else:
+        books = simulate_any(world, agent, unit.episodes, streams, clock.progress)
+    clock.say()
+    return {**books._asdict(), "regret": books.regret, "plan_seconds": np.concatenate(clock.per_episode)}
+
+
+@lru_cache(maxsize=2)
+def _world(name: str, options: str, seed: int) -> LinearMDP:
+    """The instance of a seed; its repeats follow each other, so that it need not be built for each of them."""
+    return cells.build_world(name, json.loads(options), Streams.from_seed(seed))
+
+
+def _check_code(unit: Unit) -> None:
+    """Refuse to mix: another machine may have another Tether, or the sources may have changed under a running study."""
+    for name, here in (("code", CODE), ("kernel", KERNEL)):
+        if unit.metadata[name] != here:
+            raise TetherError(
+                f"this worker has another {name} ({here[:20]}) than the study was started with "
+                f"({unit.metadata[name][:20]}): put the same Tether on every machine and start the study again."
+            )
+
+
+class _Clock:
+    """Times blocks of episodes, and passes progress on, though not too often."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell, self._unsaid = tell, 0
+        self._last = self._said = time.perf_counter()
+        self.per_episode: list[Array] = []
+
+    def progress(self, done: int) -> None:
+        """`done` more episodes were played."""
+        now = time.perf_counter()
+        self.per_episode.append(np.full(done, (now - self._last) / done))
+        self._last = now
+        self._unsaid += done
+        if now - self._said >= TELL_EVERY:
+            self.say()
+
+    def say(self) -> None:
+        """Pass on what was not passed on yet."""
+        self._tell(self._unsaid)
+        self._unsaid, self._said = 0, time.perf_counter()
+
+
+def run_study(study: Study, folder: Path, engine: Engine, listener: Listener | None = None) -> StudyRun:
+    """Run what is missing of a study in its folder. Raises only when nothing further can be done."""
+    listener, began = listener or Listener(), time.perf_counter()
+    infos = cells.cells_of(study)
+    done = StudyRun(Path(folder))
+    for part in ("", RUNS, FAILURES):
+        storage.make_folder(done.folder / part)
+    with storage.sole_writer(done.folder):
+        storage.remove_unfinished(done.folder / RUNS)
+        units = _units(study, infos)
+        _write_manifest(study, infos, done.folder)
+        todo = [unit for unit in units if not _is_finished(unit, done.folder)]
+        done.kept = len(units) - len(todo)
+        for unit in todo:  # what is left in its place is damaged or of other code, and must not be counted
+            (done.folder / RUNS / unit.info.part(unit.seed)).unlink(missing_ok=True)
+        listener.started(study, len(units), done.kept)
+        for index, outcome in engine.run(execute, todo, lambda i, episodes: listener.advanced(todo[i], episodes)):
+            _take(todo[index], outcome, done, listener)
+        listener.ended()
+    done.seconds = time.perf_counter() - began
+    return done
+
+
+def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
+    """Every run, all cells of a seed before the next seed, so that an early stop leaves comparable runs."""
+    told = {"study": study.model_dump(mode="json"), "code": CODE, **books.environment()}
+    metadata = [{**told, "cell": asdict(info)} for info in infos]
+    pairs = list(zip(infos, metadata, strict=True))
+    wanted = [(run, info, about) for info, about in pairs for run in info.runs(study.seed_list)]
+    wanted.sort(key=lambda entry: entry[0] // entry[1].repeats)  # stable: cells in order, repeats together
+    return [Unit(info, study.episodes, run, about) for run, info, about in wanted]
+
+
+def _write_manifest(study: Study, infos: list[CellInfo], folder: Path) -> None:
+    manifest = {
+        "spec": study.model_dump(mode="json"),
+        "spec_hash": spec_hash(study),
+        "seeds": study.seed_list,
+        "cells": [asdict(info) for info in infos],
+        "environment": books.environment(),
+    }
+    text = json.dumps(manifest, indent=1, ensure_ascii=False)
+    storage.write_atomically(folder / MANIFEST, text.encode())
+
+
+def _is_finished(unit: Unit, folder: Path) -> bool:
+    """Whether a whole part of this very cell, seed and code is on disk."""
+    path = folder / RUNS / unit.info.part(unit.seed)
+    found = books.part_metadata(path) if path.is_file() else None
+    if found is None:
+        return False
+    same_run = found["cell"]["key"] == unit.info.key and found["seed"] == unit.seed
+    return same_run and all(found[name] == unit.metadata[name] for name in ("code", "kernel"))
+
+
+def _take(unit: Unit, outcome: Outcome | TetherError, done: StudyRun, listener: Listener) -> None:
+    """Put a run in its place, or write down how it failed."""
+    name = unit.info.part(unit.seed)
+    trace = done.folder / FAILURES / name.replace(".parquet", ".txt")
+    if isinstance(outcome, Outcome) and not outcome.error:
+        storage.write_atomically(done.folder / RUNS / name, outcome.part)
+        trace.unlink(missing_ok=True)
+        done.ran += 1
+        listener.finished(unit, outcome.seconds)
+        return
+    text = outcome.error if isinstance(outcome, Outcome) else str(outcome)
+    storage.write_atomically(trace, f"{unit.title}\n\n{text}".encode())
+    failure = Failure(unit.info.label, unit.seed, text.strip().splitlines()[-1], trace)
+    done.failures.append(failure)
+    listener.failed(failure)

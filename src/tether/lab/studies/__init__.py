@@ -1,0 +1,1 @@
+"""One study, one file: its panels, claims and table."""

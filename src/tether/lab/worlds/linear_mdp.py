@@ -1,0 +1,236 @@
+"""LinearMDP: a Problem together with its truth θ*, γ*, μ* (Assumption 1), and the streams that drive it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tether.errors import AssumptionError, InputError
+from tether.lab.worlds.dynamics import draw, play
+from tether.problem.action_sets import ActionSet
+from tether.problem.problem import Problem
+from tether.records import Array, Decision, Transition
+
+PROBABILITY_TOLERANCE = 1e-9
+
+SAFE_TOLERANCE = 1e-9
+"""Costs this far over τ count as equal to τ in audits: the rounding of a dot product, far below any bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """Randomness as an argument, one stream per role, so that a new draw in one role does not move another.
+
+    Two algorithms with the same seed meet the same instance, the same start states and the same noise.
+    """
+
+    instance: np.random.Generator
+    transitions: np.random.Generator
+    noise: np.random.Generator
+    agent: np.random.Generator
+
+    @classmethod
+    def from_seed(cls, seed: int, repeat: int = 0) -> "Streams":
+        """Four independent generators from one number; repeats of a seed share its instance and nothing else."""
+        own = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(4)]
+        if repeat == 0:
+            return cls(*own)
+        again = [np.random.default_rng(child) for child in np.random.SeedSequence([seed, repeat]).spawn(4)]
+        return cls(own[0], *again[1:])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearMDP:
+    """P_h(s'|s,a) = ⟨μ*_h(s'), φ⟩, r_h = ⟨θ*_h, φ⟩, c_h = ⟨γ*_h, φ⟩ over states 0..S-1.
+
+    Attributes:
+        name: what results and figures call it.
+        problem: what the learner is told; its states are 0..S-1.
+        true_theta: θ*_h, (H, d).
+        true_gamma: γ*_h, one per constraint, (H, M, d).
+        true_mu: μ*_h, (H, d, S).
+        initial: distribution of the first state, (S,).
+        rewards: what actions pay where that is *not* linear in φ, (S, N): a deliberate misspecification.
+        arrival_cost: observed costs as a function of the next state, (M, S), in place of c + Gaussian noise; their
+            mean must be c.
+    """
+
+    name: str
+    problem: Problem
+    true_theta: Array
+    true_gamma: Array
+    true_mu: Array
+    initial: Array
+    rewards: Array | None = None
+    arrival_cost: Array | None = None
+
+    def __post_init__(self) -> None:
+        p, count = self.problem, self.state_count
+        shapes = {
+            "true_theta": (p.horizon, p.dimension),
+            "true_gamma": (p.horizon, p.constraints, p.dimension),
+            "true_mu": (p.horizon, p.dimension, count),
+            "initial": (count,),
+        }
+        for name, shape in shapes.items():
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            if array.shape != shape or not np.isfinite(array).all():
+                raise InputError(f"{name} must be finite with shape {shape}, but has shape {array.shape}.")
+            object.__setattr__(self, name, array)
+        shapes_of_sets = {(actions.is_star, actions.endpoints.shape) for actions in self._known}
+        if len(shapes_of_sets) > 1:
+            raise InputError(
+                "a LinearMDP needs the same kind and number of actions in every state, but its states have "
+                f"{sorted((('star' if star else 'finite'), shape[0]) for star, shape in shapes_of_sets)}."
+            )
+        _check_probabilities(self.initial, "initial")
+        for step in range(p.horizon):
+            mu = self.true_mu[step]
+            _check_probabilities(self.phi_0 @ mu, f"the transition law of the safe actions at step {step}")
+            _check_probabilities(self.endpoints @ mu, f"the transition law at step {step}")
+        _check_gamma(self.true_gamma, p)
+        if p.baseline_cost is not None:
+            self._check_declared_costs()
+
+    def _check_declared_costs(self) -> None:
+        for state, known in enumerate(self._known):
+            if self.ended[state]:
+                continue
+            true = self.true_gamma @ known.phi_0
+            told = self.problem.look_up(state).baseline_cost
+            if not (np.abs(true - told) <= np.array(self.problem.baseline_cost_error) + 1e-9).all():
+                raise AssumptionError(
+                    f"Assumption 2 declares the cost of the safe action, but in state {state} the problem says "
+                    f"{told.tolist()} and the world's γ* gives {true.tolist()}."
+                )
+
+    @property
+    def state_count(self) -> int:
+        """S."""
+        if self.problem.states is None:
+            raise InputError("a LinearMDP needs a problem with listed states 0..S-1.")
+        return len(self.problem.states)
+
+    @cached_property
+    def _known(self) -> list[ActionSet]:
+        return [self.problem.actions(state) for state in range(self.state_count)]
+
+    @cached_property
+    def phi_0(self) -> Array:
+        """φ(s, a_0(s)) of every state, (S, d)."""
+        return np.array([actions.phi_0 for actions in self._known])
+
+    @cached_property
+    def endpoints(self) -> Array:
+        """Candidate features of every state, (S, N, d)."""
+        return np.array([actions.endpoints for actions in self._known])
+
+    @cached_property
+    def ended(self) -> NDArray[np.bool_]:
+        """Where trajectories end, (S,)."""
+        return np.array([not np.isnan(self.problem.final_reward_of(state)) for state in range(self.state_count)])
+
+    @cached_property
+    def is_star(self) -> bool:
+        """Whether lengths between 0 and 1 can be played."""
+        return all(actions.is_star for actions in self._known)
+
+    @cached_property
+    def noise_scale(self) -> Array:
+        """σ, (M,)."""
+        return np.array(self.problem.noise)
+
+    def reset(self, streams: Streams) -> int:
+        """The first state of an episode."""
+        return draw(self.initial, streams.transitions.random())
+
+    def step(self, decision: Decision, streams: Streams) -> Transition:
+        """Play a decision: exact reward, noisy costs z = c + ε, and the next state."""
+        h, numbers = decision.step, np.empty(1 + self.problem.constraints)
+        normal = streams.noise.standard_normal(self.problem.constraints)
+        next_state = play(
+            self.true_theta[h],
+            self.true_gamma[h],
+            self.true_mu[h],
+            self.noise_scale,
+            np.array(decision.feature),
+            normal,
+            streams.transitions.random(),
+            numbers,
+        )
+        reward, *costs = numbers.tolist()
+        return decision.outcome(
+            reward=reward, cost=costs[0] if len(costs) == 1 else tuple(costs), next_state=next_state
+        )
+
+
+def _check_probabilities(table: Array, name: str) -> None:
+    """Assumption 1: rows (..., S) are distributions."""
+    worst = np.abs(table.sum(axis=-1) - 1.0).max()
+    lowest = table.min()
+    if not (worst <= PROBABILITY_TOLERANCE and lowest >= -PROBABILITY_TOLERANCE):
+        raise AssumptionError(
+            f"Assumption 1 needs probabilities, but {name} has a row that sums to 1 ± {worst:.3g} and an entry "
+            f"{lowest:.3g}. Choose features on the simplex and rows of μ that are distributions."
+        )
+
+
+def _check_gamma(true_gamma: Array, problem: Problem) -> None:
+    """Assumption 4: ‖γ*_h‖ <= B, on which the radius rests."""
+    norms = np.linalg.norm(true_gamma, axis=2).max(axis=0)  # (M,)
+    for norm, bound in zip(norms, problem.gamma_norm, strict=True):
+        if not norm <= bound * (1.0 + 1e-9):
+            raise AssumptionError(
+                f"Assumption 4 declares ‖γ*_h‖ <= {bound:.6g}, but the world has ‖γ*_h‖ = {norm:.6g}: "
+                "raise gamma_norm, or no radius computed from it is a guarantee."
+            )
+
+
+# MisspecifiedMDP: a world whose costs are *not* linear in the features that the learner is told. For measuring alarms.
+
+ExtraCost = Callable[[int, int, Array, int], Array]
+"""(step, state, feature (d,), episode) -> what the model leaves out of each cost, (M,)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MisspecifiedMDP:
+    """c_h(s, a) = ⟨γ*_h, φ⟩ + extra: the learner's Problem is `linear.problem`, and it is wrong about `extra`.
+
+    Attributes:
+        linear: the world that the learner is told of, and whose rewards and transitions are true.
+        extra: what it leaves out; 0 at the safe actions, so that their declared costs stay true.
+        story: what is wrong, in the world's own words.
+    """
+
+    linear: LinearMDP
+    extra: ExtraCost
+    story: str
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return f"{self.linear.name}-twin"
+
+    @property
+    def problem(self) -> Problem:
+        """What the learner is told."""
+        return self.linear.problem
+
+    def true_cost(self, step: int, state: int, feature: Array, episode: int) -> Array:
+        """What an action truly costs in expectation, (M,)."""
+        cost: Array = self.linear.true_gamma[step] @ feature + self.extra(step, state, feature, episode)
+        return cost
+
+    def reset(self, streams: Streams) -> int:
+        """The first state of an episode."""
+        return self.linear.reset(streams)
+
+    def step(self, decision: Decision, streams: Streams, episode: int) -> Transition:
+        """Play a decision: the linear world's reward, next state and noise, with the extra cost added."""
+        seen = self.linear.step(decision, streams)
+        extra = self.extra(decision.step, decision.state, decision.feature, episode)
+        costs = tuple((np.atleast_1d(np.asarray(seen.cost, dtype=np.float64)) + extra).tolist())
+        cost = costs[0] if len(costs) == 1 else costs
+        return decision.outcome(reward=seen.reward, cost=cost, next_state=seen.next_state)

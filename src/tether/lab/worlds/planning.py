@@ -1,0 +1,140 @@
+"""The exact planner: optimal safe policies, the value of any policy, pseudo-regret and true violations.
+
+Equations (4)-(6) and (12)-(13). Because everything is linear in φ, a policy is its features (H, S, d).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tether.errors import EmptySafeSet
+from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
+from tether.records import Array
+
+
+@dataclass(frozen=True, eq=False)
+class SafePolicy:
+    """A policy by its mean features (H, S, d), with its values V_h (H + 1, S)."""
+
+    features: Array
+    values: Array
+
+
+def true_costs(world: LinearMDP, features: Array) -> Array:
+    """c_h(s, a) for features (H, ..., d): (H, ..., M)."""
+    costs: Array = np.einsum("h...d,hmd->h...m", features, world.true_gamma)
+    return costs
+
+
+def action_values(world: LinearMDP, step: int, next_values: Array) -> Array:
+    """The vector q_h with Q_h(s, a) = ⟨q_h, φ(s, a)⟩: θ*_h + ∫ V_{h+1} dμ*_h, (d,)."""
+    q: Array = world.true_theta[step] + world.true_mu[step] @ next_values
+    return q
+
+
+def safe_candidates(world: LinearMDP, step: int) -> tuple[Array, Array]:
+    """Extreme points of each state's true safe set: features (S, N + 1, d) and whether they are safe (S, N + 1).
+
+    On a star these are phi_0 and each ray cut where its cost reaches τ; Q is linear, so a maximum is among them.
+    """
+    threshold = np.array(world.problem.threshold)
+    gamma = world.true_gamma[step]
+    base = world.phi_0 @ gamma.T  # (S, M)
+    cost = world.endpoints @ gamma.T  # (S, N, M)
+    if world.is_star:
+        slack = np.maximum(threshold - base, 0.0)[:, None]
+        rise = cost - base[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            length = np.where(cost <= threshold, 1.0, slack / rise).min(axis=2)  # (S, N)
+        points = world.phi_0[:, None] + length[..., None] * (world.endpoints - world.phi_0[:, None])
+        safe = np.ones(length.shape, dtype=bool)
+    else:
+        # an action that costs exactly τ is safe, whichever way its dot product was rounded
+        points, safe = world.endpoints, (cost <= threshold + SAFE_TOLERANCE).all(axis=2)
+    features = np.concatenate([world.phi_0[:, None], points], axis=1)
+    return features, np.concatenate([np.ones((len(safe), 1), dtype=bool), safe], axis=1)
+
+
+def optimal_safe_policy(world: LinearMDP) -> SafePolicy:
+    """π_* of Eq. (5): the best deterministic policy that never exceeds τ."""
+    return _solve(world, _best_candidate)
+
+
+def optimal_safe_mixture(world: LinearMDP) -> SafePolicy:
+    """π̃_* of Eq. (13): the best randomised policy whose *expected* cost never exceeds τ; an LP per state."""
+    return _solve(world, _best_mixture)
+
+
+def _solve(world: LinearMDP, best: Callable[[LinearMDP, int, Array], Array]) -> SafePolicy:
+    """Backward induction with the best safe features (S, d) of each step."""
+    horizon, count, d = world.problem.horizon, world.state_count, world.problem.dimension
+    features, values = np.empty((horizon, count, d)), np.zeros((horizon + 1, count))
+    for step in reversed(range(horizon)):
+        q = action_values(world, step, values[step + 1])
+        features[step] = best(world, step, q)
+        values[step] = features[step] @ q
+    return SafePolicy(features, values)
+
+
+def _best_candidate(world: LinearMDP, step: int, q: Array) -> Array:
+    points, safe = safe_candidates(world, step)
+    safe[world.ended, 1:] = False  # nothing is played where a trajectory has ended
+    score = np.where(safe, points @ q, -np.inf)
+    chosen: Array = points[np.arange(len(points)), score.argmax(axis=1)]
+    return chosen
+
+
+def _best_mixture(world: LinearMDP, step: int, q: Array) -> Array:
+    """max Σ θ_a ⟨q, φ_a⟩ over distributions with Σ θ_a c_a <= τ, at every state where something is played: (S, d).
+
+    The states do not interact, so their linear programs are blocks of one, which HiGHS solves to a tolerance of 1e-7.
+    """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    chosen: Array = world.phi_0.copy()
+    going_on = np.flatnonzero(~world.ended)
+    points = np.concatenate([world.phi_0[:, None], world.endpoints], axis=1)[going_on]  # (S', N + 1, d)
+    costs = points @ world.true_gamma[step].T  # (S', N + 1, M)
+    limited = np.isfinite(world.problem.threshold)  # an infinite τ is no constraint
+    states, actions = costs.shape[:2]
+    solution = linprog(
+        -(points @ q).ravel(),
+        A_ub=sparse.block_diag([block.T[limited] for block in costs], format="csr") if limited.any() else None,
+        b_ub=np.tile(np.array(world.problem.threshold)[limited], states) if limited.any() else None,
+        A_eq=sparse.kron(sparse.eye(states), np.ones((1, actions)), format="csr"),
+        b_eq=np.ones(states),
+        bounds=(0.0, None),
+        method="highs",
+    )
+    if solution.status != 0:
+        least = costs.min(axis=1)
+        worst = going_on[int((least - np.array(world.problem.threshold)).max(axis=1).argmax())]
+        raise EmptySafeSet(
+            f"no distribution over actions keeps the expected cost under {world.problem.threshold} at step {step}, "
+            f"state {worst}: {solution.message}"
+        )
+    chosen[going_on] = np.einsum("sn,snd->sd", solution.x.reshape(states, actions), points)
+    return chosen
+
+
+def policy_values(world: LinearMDP, features: Array) -> Array:
+    """V_h^π of a policy given by its features (H, S, d): (H + 1, S)."""
+    values = np.zeros((world.problem.horizon + 1, world.state_count))
+    for step in reversed(range(world.problem.horizon)):
+        values[step] = features[step] @ action_values(world, step, values[step + 1])
+    return values
+
+
+def regret(optimal_values: Array, values: Array, first_states: Array) -> Array:
+    """Terms of R_K, Eq. (6): V*_1(s_1^k) − V_1^{π_k}(s_1^k) for each episode."""
+    gaps: Array = (optimal_values[0] - values[0])[first_states]
+    return gaps
+
+
+def violations(world: LinearMDP, features: Array) -> NDArray[np.bool_]:
+    """Which (h, s) of a policy's features (H, S, d) truly cost more than τ: (H, S)."""
+    over = true_costs(world, features) > np.array(world.problem.threshold) + SAFE_TOLERANCE
+    return np.asarray(over.any(axis=2))

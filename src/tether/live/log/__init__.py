@@ -1,0 +1,1 @@
+"""The log: entries chained by hashes, in memory, SQLite or PostgreSQL."""

@@ -1,0 +1,331 @@
+"""Entries as rows of a table, and back: what no store can have written is refused."""
+
+import json
+import math
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, ClassVar, TypeVar
+
+from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.log.chain import extend
+from tether.live.log.store import (
+    FORMAT,
+    KEEP_SNAPSHOTS,
+    Appended,
+    Draft,
+    Entry,
+    Head,
+    Snapshot,
+    canonical,
+    check_page,
+    genesis_of,
+    snapshot_digest,
+    storable,
+)
+
+COLUMNS = "e.seq, e.time, e.kind, e.body, e.keys, e.previous, e.hash"
+"""The columns of the table `entries e`, in the order of a row."""
+
+
+def row_of(entry: Entry) -> tuple[int, float, str, str, str, str, str]:
+    """The row of an entry, in the order of `COLUMNS`."""
+    keys = canonical(list(entry.unique))
+    return (entry.seq, entry.time, entry.kind, entry.text, keys, entry.previous, entry.hash)
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """The entry in a row. A row that no store can have written is an AlteredLog."""
+    seq, time, kind, text, keys, previous, hash_ = row
+    try:
+        unique = json.loads(keys)
+        texts = all(isinstance(part, str) for part in (kind, text, previous, hash_, *unique))
+        sound = texts and isinstance(time, float) and math.isfinite(time)
+    except (TypeError, ValueError, RecursionError):
+        sound = False
+    if not sound or not isinstance(unique, list) or canonical(unique) != keys:
+        raise AlteredLog(f"entry {seq} was altered: its row is not one that Tether writes.", seq)
+    return Entry(seq, time, kind, text, tuple(unique), previous, hash_)
+
+
+def holder(key: str, seq: int, entries: Sequence[Entry]) -> Entry:
+    """The entry that the index of keys names for a key, after checking that it does hold it."""
+    if not entries or key not in entries[0].unique:
+        raise AlteredLog(f"the index of keys was altered: entry {seq} does not hold {key!r:.80}.", seq)
+    return entries[0]
+
+
+# What the SQLite and the PostgreSQL store share: tables, statements, one writer, and readers that are kept for reuse.
+
+T = TypeVar("T")
+
+ROWS_AT_ONCE = 50
+"""Rows that one statement inserts: a statement may have so many parameters only, and each length is prepared anew."""
+
+IDLE_READERS = 4
+"""Connections that are kept open for the next read; more may be open while many threads read at once."""
+
+
+class SqlStore(ABC):
+    """A `Store` in a database. Subclasses say how to connect, to begin and to commit, and how their SQL differs."""
+
+    errors: ClassVar[type[Exception]]
+    """What the driver raises."""
+    mark: ClassVar[str]
+    """How the driver marks a parameter."""
+    within: ClassVar[str]
+    """The condition "is one of the parameter's strings"."""
+
+    def __init__(self, where: str, prefix: str, *, clock: Callable[[], float], read_only: bool) -> None:
+        self._where, self._prefix, self._clock, self.read_only = where, prefix, clock, read_only
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._writer: Any = None
+        self._idle: list[Any] = []
+        self._closed = False
+        self._identity = ""
+        self._seen: Head | None = None  # the end of the log after the last commit of this store
+        self._next: Head | None = None  # and after the one that is under way
+
+    @abstractmethod
+    def _connect(self, *, writing: bool) -> Any:
+        """A new connection to the very log that this store opened, whatever stands at its address now."""
+
+    @abstractmethod
+    def _begin(self, connection: Any) -> None:
+        """Start a transaction that no other writer, in any process, overlaps."""
+
+    def _together(self, connection: Any) -> AbstractContextManager[Any]:
+        """Within this, statements whose results nobody looks at may wait for the next whose are looked at."""
+        return nullcontext(connection)
+
+    @abstractmethod
+    def _commit(self, connection: Any) -> None:
+        """End the transaction; durable when this returns."""
+
+    @abstractmethod
+    def _lost(self, error: Exception) -> bool:
+        """Whether a driver's error says that the connection itself is gone, so that a new one may do."""
+
+    @abstractmethod
+    def _strings(self, strings: Sequence[str]) -> Any:
+        """The parameter for `within`."""
+
+    def append(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Add all drafts or none, durably. See `Store.append`."""
+        batch = list(drafts)
+        if not batch:
+            self._check_open()
+            return []
+        return self._write(lambda connection: self._add(connection, batch))
+
+    def head(self) -> Head:
+        """Where the log ends now."""
+        return self._head_from(self._rows(self._sql("SELECT seq, hash FROM {}entries ORDER BY seq DESC LIMIT 1")))
+
+    def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """A page of entries. See `Store.read`."""
+        check_page(after, limit)
+        sql = f"SELECT {COLUMNS} FROM {{}}entries e WHERE e.seq > ? ORDER BY e.seq LIMIT ?"
+        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit))]
+
+    def find(self, unique: str) -> Entry | None:
+        """The entry that holds this key, if there is one."""
+        places = self.places([unique])
+        if not places:
+            return None
+        rows = self._rows(self._sql(f"SELECT {COLUMNS} FROM {{}}entries e WHERE e.seq = ?"), (places[unique],))
+        return holder(unique, places[unique], [entry_of(row) for row in rows])
+
+    def places(self, unique: Sequence[str]) -> dict[str, int]:
+        """Key -> seq, for those of the keys that are in the index of keys."""
+        keys = [key for key in unique if storable(key)]
+        if not keys:
+            self._check_open()
+            return {}
+        sql = self._sql(f"SELECT key, seq FROM {{}}keys WHERE key {self.within}")
+        return dict(self._rows(sql, (self._strings(keys),)))
+
+    def save_snapshot(self, seq: int, data: bytes) -> None:
+        """Keep the state after entry `seq`."""
+
+        def work(connection: Any) -> None:
+            rows = connection.execute(self._sql("SELECT hash FROM {}entries WHERE seq = ?"), (seq,)).fetchall()
+            if not rows:
+                raise InputError(f"{self._where}: there is no entry {seq} to take a snapshot after.")
+            connection.execute(self._sql("DELETE FROM {}snapshots WHERE seq = ?"), (seq,))
+            values = (seq, snapshot_digest(rows[0][0], data), bytes(data))
+            connection.execute(self._sql("INSERT INTO {}snapshots (seq, digest, data) VALUES (?, ?, ?)"), values)
+            newest = f"SELECT seq FROM {self._prefix}snapshots ORDER BY seq DESC LIMIT {KEEP_SNAPSHOTS}"
+            connection.execute(self._sql(f"DELETE FROM {{}}snapshots WHERE seq NOT IN ({newest})"))
+
+        self._write(work)
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot that is whole and fits the chain."""
+        sql = self._sql(
+            "SELECT s.seq, s.digest, s.data, e.hash FROM {0}snapshots s JOIN {0}entries e ON e.seq = s.seq "
+            "WHERE s.seq < ? ORDER BY s.seq DESC LIMIT 1"
+        )
+        below = 2**62
+        while rows := self._rows(sql, (below,)):
+            below, digest, data, hash_ = rows[0]
+            if isinstance(data, bytes) and snapshot_digest(str(hash_), data) == digest:
+                return Snapshot(below, data)
+        return None
+
+    def identity(self) -> str:
+        """The log's random name, in hex."""
+        return self._identity
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._closed = True
+        if os.getpid() != self._process:
+            return  # the connections belong to the process that opened them
+        with self._lock:
+            self._drop_writer()
+            while self._idle:
+                self._drop(self._idle.pop())
+
+    def _add(self, connection: Any, drafts: list[Draft]) -> list[Appended]:
+        """Write a batch within a transaction: look at the end and at the keys, then extend."""
+        head, found = self._end_and_keys(connection, [key for draft in drafts for key in draft.unique])
+        if self._seen is not None and (
+            head.seq < self._seen.seq or (head.seq == self._seen.seq and head != self._seen)
+        ):
+            raise AlteredLog(
+                f"{self._where} ended at entry {self._seen.seq} ({self._seen.hash:.16}…) and now ends at {head.seq} "
+                f"({head.hash:.16}…): it was cut, or an older copy took its place.",
+                head.seq,
+            )
+        fresh, results = extend(head, drafts, self._clock(), found)
+        if fresh:
+            self._insert(connection, fresh)
+        self._next = Head(fresh[-1].seq, fresh[-1].hash) if fresh else head
+        return results
+
+    def _insert(self, connection: Any, entries: list[Entry]) -> None:
+        """Write rows: the entries, and their keys."""
+        columns = "entries (seq, time, kind, body, keys, previous, hash)"
+        self._insert_rows(connection, columns, [row_of(entry) for entry in entries])
+        self._insert_rows(connection, "keys (key, seq)", [(key, e.seq) for e in entries for key in e.unique])
+
+    def _insert_rows(self, connection: Any, table: str, rows: list[tuple[Any, ...]]) -> None:
+        """Rows into a table, many with one statement: each step of a statement hands Python's lock to and fro, and
+        the threads that decide want it at the same time."""
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
+            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            values = [value for row in some for value in row]
+            connection.execute(self._sql(f"INSERT INTO {{}}{table} VALUES {places}"), values)
+
+    def _end_and_keys(self, connection: Any, keys: list[str]) -> tuple[Head, dict[str, Entry]]:
+        """Where the log ends, and those of the keys that are in it, with their entries. One question: each is a way to
+        the database and back, and all who wait for this batch wait for it."""
+        newest = "SELECT seq, hash FROM {0}entries ORDER BY seq DESC LIMIT 1"
+        sql = self._sql(
+            f"SELECT NULL, seq, NULL, NULL, NULL, NULL, NULL, NULL, hash FROM ({newest}) AS newest UNION ALL "
+            f"SELECT k.key, k.seq, {COLUMNS} FROM {{0}}keys k LEFT JOIN {{0}}entries e ON e.seq = k.seq "
+            f"WHERE k.key {self.within}"
+        )
+        head, found = self._head_from([]), dict[str, Entry]()
+        for key, seq, *row in connection.execute(sql, (self._strings(keys),)).fetchall():
+            if key is None:
+                head = Head(seq, row[-1])
+            else:
+                found[key] = holder(key, seq, [entry_of(row)] if row[0] is not None else [])
+        return head, found
+
+    def _write(self, work: Callable[[Any], T]) -> T:
+        """The result of `work` in a transaction of its own. A connection that died while idle is replaced once."""
+        self._check_open()
+        if self.read_only:
+            raise StoreError(f"{self._where} was opened for reading only.")
+        with self._lock:
+            while True:
+                reused, committing = self._writer is not None, False
+                try:
+                    connection = self._writer = self._writer or self._connect(writing=True)
+                    with self._together(connection):
+                        self._begin(connection)
+                        self._next = self._seen
+                        result = work(connection)
+                        committing = True
+                        self._commit(connection)
+                    self._seen = self._next
+                    return result
+                except self.errors as error:
+                    self._drop_writer()
+                    if reused and not committing and self._lost(error):
+                        continue
+                    raise self._refusal("written", error) from error
+                except BaseException:
+                    self._drop_writer()
+                    raise
+
+    def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of one SELECT. Connections that died while idle are replaced."""
+        while True:
+            self._check_open()
+            try:
+                connection, reused = self._idle.pop(), True
+            except IndexError:
+                connection, reused = None, False
+            try:
+                connection = connection or self._connect(writing=False)
+                rows: list[Any] = connection.execute(sql, parameters).fetchall()
+            except self.errors as error:
+                self._drop(connection)
+                if reused and self._lost(error):
+                    continue
+                raise self._refusal("read", error) from error
+            except BaseException:
+                self._drop(connection)
+                raise
+            if self._closed or len(self._idle) >= IDLE_READERS:
+                self._drop(connection)
+            else:
+                self._idle.append(connection)
+            return rows
+
+    def _sql(self, sql: str) -> str:
+        """A statement with the tables' prefix filled in and parameters marked as the driver wants them."""
+        return sql.format(self._prefix).replace("?", self.mark)
+
+    def _head_from(self, rows: list[Any]) -> Head:
+        return Head(*rows[0]) if rows else Head(0, genesis_of(self._identity))
+
+    def _check_format(self, meta: dict[str, str]) -> None:
+        """Refuse a log of another format, or another log than the one that was opened first."""
+        if meta.get("format") != FORMAT:
+            raise StoreError(
+                f"{self._where} holds a log of format {meta.get('format')!r}; this version of Tether reads {FORMAT!r}. "
+                "Use the version that wrote it, or another place."
+            )
+        identity = meta.get("identity", "")
+        if self._identity and identity != self._identity:
+            raise AlteredLog(f"{self._where} was log {self._identity} and is now log {identity}: it was replaced.")
+        self._identity = identity
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self._where} was closed: open it again.")
+        if os.getpid() != self._process:
+            raise StoreError(f"{self._where} was opened in another process, before a fork: open it again in this one.")
+
+    def _refusal(self, what: str, error: Exception) -> StoreError:
+        why = " ".join(str(error).split()) or type(error).__name__
+        return StoreError(f"{self._where} could not be {what}: {why}.")
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        self._drop(writer)
+
+    def _drop(self, connection: Any) -> None:
+        """Close a connection that may be broken; what it had begun is rolled back."""
+        if connection is not None:
+            with suppress(self.errors):
+                connection.close()
