@@ -644,7 +644,7 @@ LEAN_PLANS = (
     Fault(
         "lean: growth is not waited for",
         "least_squares:LeastSquaresAgent.plans_are_due",
-        swap("(1.0 + GROWTH) * self._plan_version", "self._plan_version"),
+        swap("(1.0 + GROWTH) * self.plan_version", "self.plan_version"),
         f"{LEAN_STATES}::test_plans_on_growth_are_a_quarter_apart_and_cost_five_times_the_last_at_most",
     ),
     Fault(

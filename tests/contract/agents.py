@@ -158,7 +158,7 @@ def essence(thing):
     return thing
 
 
-SCRATCH = ("scratch", "_asked")
+SCRATCH = ("scratch", "lone", "last_question")
 """Buffers that are overwritten before they are read; a shortcut to what the problem says of the last state."""
 
 

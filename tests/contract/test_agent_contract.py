@@ -197,7 +197,7 @@ def test_the_stated_bound_is_the_one_that_the_whole_history_gives(name):
         at_plan, planned = list(history), int(agent.current.planned[0])
         for step in range(case.world.problem.horizon):
             d = agent.act(step, state)
-            used = at_plan if agent._slot_of.get(state, planned) < planned else history
+            used = at_plan if agent.slots.get(state, planned) < planned else history
             assert d.data_version == len(used)
             if not d.is_baseline:
                 for j, stated in enumerate(d.evidence):
@@ -285,8 +285,8 @@ def test_outcomes_may_arrive_late_and_out_of_order(name):
         late.observe(transition)
     np.testing.assert_allclose(early.values.factor, late.values.factor, rtol=1e-13)
     np.testing.assert_allclose(early.costs.moment, late.costs.moment, rtol=1e-12, atol=1e-15)
-    assert not early._open
-    assert not late._open
+    assert not early.open_decisions
+    assert not late.open_decisions
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in (*RANDOMISED, *LEAN)])

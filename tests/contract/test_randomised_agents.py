@@ -276,7 +276,7 @@ class TestEnds:
         before = copy.deepcopy(agent.rng.bit_generator.state)
         with pytest.raises(InputError, match="ended in state 1"):
             agent.act(step, 1)
-        assert not agent._open
+        assert not agent.open_decisions
         assert agent.rng.bit_generator.state == before  # a refused question takes no number from the coin
         assert agent.act(step, 0).state == 0
 

@@ -78,15 +78,15 @@ def test_a_warm_up_in_progress_survives_a_restore(tmp_path):
     play(case.world, agent, streams, 2)
     costs = agent.tables.baseline_cost[:, : int(agent.tables.slots[0])]
     assert np.isnan(costs).any()
-    assert agent._warmup
+    assert agent.warmup
     agent.save(tmp_path / "agent.tether")
     restored = case.restore(tmp_path / "agent.tether")
-    assert essence(restored._warmup) == essence(agent._warmup)
+    assert essence(restored.warmup) == essence(agent.warmup)
     there = copy.deepcopy(streams)
     first, second = play(case.world, agent, streams, 20), play(case.world, restored, there, 20)
     assert [essence(d) for d in first] == [essence(d) for d in second]
     assert {d.reason for d in first} > {"warm-up"}
-    assert essence(restored._warmup) == essence(agent._warmup)
+    assert essence(restored.warmup) == essence(agent.warmup)
 
 
 def test_saving_again_and_again_loses_nothing(tmp_path):

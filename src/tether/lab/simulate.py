@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tether.agents.agent import Agent, LeastSquaresAgent
+from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.errors import InputError
 from tether.kernels.ridge import refresh_spectrum
@@ -162,7 +163,7 @@ def simulate_any(
 
 def _features(world: LinearMDP, agent: Agent) -> Array:
     """What the agent would play everywhere, on average: (H, S, d)."""
-    if isinstance(agent, RslucbQvi):
+    if isinstance(agent, RslucbQvi | AlwaysSafe):
         return agent.planned_features(range(world.state_count))
     steps, states = range(world.problem.horizon), range(world.state_count)
     return np.array([[agent.act(step, state).mean_feature for state in states] for step in steps])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.errors import InputError
 from tether.lab.episodes import (
@@ -79,7 +80,7 @@ def lake_of(world: LinearMDP) -> Lake:
 
 def simulate_units(
     world: LinearMDP,
-    agent: RslucbQvi,
+    agent: RslucbQvi | AlwaysSafe,
     units: int,
     streams: Streams,
     schedule: Schedule,
@@ -139,7 +140,7 @@ def _closed(books: UnitBooks, counted: Array) -> UnitBooks:
     )
 
 
-def _plan(agent: RslucbQvi, lake: Lake, unit: int, books: UnitBooks) -> None:
+def _plan(agent: RslucbQvi | AlwaysSafe, lake: Lake, unit: int, books: UnitBooks) -> None:
     """Plan if it is time, and audit every state of the plan against the truth."""
     made = int(agent.current.made[0])
     agent.plan()

@@ -5,7 +5,6 @@ per constraint; a `Limit` by the name of the field replaces what its numbers mus
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from math import inf
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -62,7 +61,6 @@ def per_constraint(name: str, value: Any, limit: Limit, record: Any) -> tuple[fl
     return numbers
 
 
-@cache
 def _declared(cls: type) -> dict[str, tuple[tuple[str, ...], frozenset[Any]]]:
     """The words that each setting with a simple annotation may be, and the types besides."""
     found = {}

@@ -194,7 +194,7 @@ class Problem:
         for state in range(wanted[1]):
             if np.isnan(self.final_reward_of(state)):
                 self._check_baseline(rows[:, state], f"state {state}")
-        return lambda step, state: rows[step, _index(state, wanted[1])]
+        return lambda step, state: costs[step, _index(state, wanted[1])]
 
     def _check_baseline(self, costs: Array, where: object) -> None:
         least = costs - np.array(self.baseline_cost_error)
