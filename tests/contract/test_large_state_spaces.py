@@ -7,8 +7,7 @@ import pytest
 
 from tether import Problem, SlucbConfig, SlucbQvi, StarActions
 from tether.agents.agent import arrays_in
-
-from .agents import essence, whole_state
+from tether.agents.testing import essence, snapshot
 
 D = 4
 GAMMA = np.array([0.1, 0.5, 0.9, 0.6])
@@ -250,4 +249,4 @@ def test_memory_stays_constant_over_ten_thousand_episodes():
     early = sizes(agent)
     wander(agent, states, rng, 10_000)
     assert sizes(agent) == early
-    assert set(whole_state(agent)["slots"][1]) == {(s, i) for i, s in enumerate(states)}
+    assert set(snapshot(agent)["slots"][1]) == {(s, i) for i, s in enumerate(states)}

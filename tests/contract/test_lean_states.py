@@ -21,10 +21,10 @@ from tether import (
     StateFileError,
 )
 from tether.agents.agent import GROWTH
+from tether.agents.testing import changed, essence, snapshot
 from tether.lab.simulate import simulate, simulate_stepwise
 from tether.lab.worlds.linear_mdp import Streams
 
-from .agents import changed, essence, whole_state
 from .test_state_file import load, npy, repack
 from .worlds import many_actions, small_world
 
@@ -259,7 +259,7 @@ def test_features_that_are_not_finite_are_refused_wherever_they_come_up():
     agent = SlucbQvi(replace(basic, actions=actions))
     wander(agent, np.random.default_rng(10), 6)
     agent.plan_version = -1
-    before = whole_state(agent)
+    before = snapshot(agent)
     spoilt.append(True)
     seen = agent.problem.horizon
     with pytest.raises(InputError, match="finite"):
@@ -272,7 +272,7 @@ def test_features_that_are_not_finite_are_refused_wherever_they_come_up():
     outcome = replace(decision.outcome(reward=0.5, cost=0.2, next_state=np.array([0.3, 0.4])), decision_id=None)
     with pytest.raises(InputError, match="finite"):
         agent.observe(outcome)
-    assert changed(before, whole_state(agent)) == []
+    assert changed(before, snapshot(agent)) == []
     assert agent.data_version == 6 * seen
 
 
@@ -338,10 +338,10 @@ def test_continuing_and_restoring_are_the_same_run_over_fresh_states(tmp_path):
     agent = SlucbQvi(problem)
     wander(agent, np.random.default_rng(13), 40)
     restored = SlucbQvi.restore(saved(agent, tmp_path), problem)
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
     one, two = (wander(a, np.random.default_rng(14), 30) for a in (agent, restored))
     assert [essence(d) for d in one] == [essence(d) for d in two]
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 def test_states_with_a_key_of_their_own_are_saved_by_their_content(tmp_path):
@@ -351,7 +351,7 @@ def test_states_with_a_key_of_their_own_are_saved_by_their_content(tmp_path):
     wander(agent, np.random.default_rng(15), 80)
     assert len(agent.visited.states) < 122 < agent.data_version
     restored = SlucbQvi.restore(saved(agent, tmp_path), problem)
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
     assert essence(restored.visited.states) == essence(agent.visited.states)
 
 
