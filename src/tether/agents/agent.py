@@ -610,7 +610,7 @@ class LeastSquaresAgent:
 
         manifest = {
             "kind": self.kind,
-            "config": self.saved_config(),
+            "config": asdict(self.config),
             "problem": state_file.fingerprint(self.problem),
             "keys": [state_file.encode_key(key) for key in self.slots],
             "open": [[decision, step] for decision, step in self.open_decisions.items()],
@@ -646,7 +646,7 @@ class LeastSquaresAgent:
             if "watch" in extras:
                 agent.watch = Monitor.from_json(problem, extras["watch"])
             here = [(agent.known[slot], agent.look_up(state)) for slot, state in state_file.listed(problem, keys)]
-        except (TetherError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except (TetherError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise StateFileError(f"{path} does not fit this agent: {error}.") from error
         for saved, known in here:
             if not state_file.is_same(saved, known):
@@ -672,10 +672,6 @@ class LeastSquaresAgent:
         self.planned_growth = np.asarray(arrays["planned_growth"], dtype=np.float64)
         self._make_room()
         self.known = [state_file.known_state(self.tables, key, slot) for key, slot in self.slots.items()]
-
-    def saved_config(self) -> dict[str, Any]:
-        """The configuration as JSON."""
-        return asdict(self.config)
 
     @classmethod
     def from_saved(cls, problem: Problem, config: dict[str, Any], **options: Any) -> Self:

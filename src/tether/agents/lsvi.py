@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,19 +65,15 @@ class LsviUcb(LeastSquaresAgent):
         """The safe action's cost follows from γ* here; without γ* there is no constraint and it is 0."""
         return replace(known, baseline_cost=self.rules.known_gamma @ known.actions.phi_0)
 
-    def saved_config(self) -> dict[str, Any]:
-        """Also what identifies γ*."""
-        return {**super().saved_config(), "told_gamma": self.gamma_digest}
+    def extras(self) -> dict[str, Any]:
+        """What identifies γ*."""
+        return {"told_gamma": self.gamma_digest}
 
-    @classmethod
-    def from_saved(cls, problem: Problem, config: dict[str, Any], **options: Any) -> Self:
-        """A fresh agent, refused unless it is told the same γ* as then."""
-        told = config["told_gamma"]
-        if told != digest_of(options.get("true_gamma")):
-            was = "not told γ*" if told is None else "told another γ*"
+    def take_extras(self, extras: dict[str, Any]) -> None:
+        """Refuse what was learned with another γ*."""
+        if extras["told_gamma"] != self.gamma_digest:
+            was = "not told γ*" if extras["told_gamma"] is None else "told another γ*"
             raise InputError(f"this state was saved by an agent that was {was}: pass the same true_gamma as then")
-        settings = {name: value for name, value in config.items() if name != "told_gamma"}
-        return super().from_saved(problem, settings, **options)
 
 
 def digest_of(true_gamma: ArrayLike | None) -> str | None:

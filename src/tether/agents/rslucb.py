@@ -83,24 +83,15 @@ class RslucbQvi(SlucbQvi):
 
     def extras(self) -> dict[str, Any]:
         """The state of the stream too."""
-        state = self.rng.bit_generator.state
-        if state["bit_generator"] != "PCG64":
-            raise InputError(
-                f"only PCG64 generators can be saved, not {state['bit_generator']}: use default_rng(seed)."
-            )
-        coin = {name: str(value) for name, value in state["state"].items()}
-        return {**super().extras(), "coin": {**coin, "uinteger": state["uinteger"], "half": state["has_uint32"]}}
+        coin = self.rng.bit_generator.state
+        if coin["bit_generator"] != "PCG64":
+            raise InputError(f"only PCG64 generators can be saved, not {coin['bit_generator']}: use default_rng(seed).")
+        return {**super().extras(), "coin": coin}
 
     def take_extras(self, extras: dict[str, Any]) -> None:
         """The reverse of `extras`."""
         super().take_extras(extras)
-        coin = extras["coin"]
-        self.rng.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": int(coin["state"]), "inc": int(coin["inc"])},
-            "has_uint32": int(coin["half"]),
-            "uinteger": int(coin["uinteger"]),
-        }
+        self.rng.bit_generator.state = extras["coin"]
 
 
 def mixture_of(actions: ActionSet, probabilities: Array) -> Mixture:

@@ -194,9 +194,9 @@ class SlucbQvi(LeastSquaresAgent):
     def learn(self, transition: Transition, fact: Fact | None) -> None:
         """Also average the cost of a_0(s) at (s, h) until the warm-up's test is passed; then stop counting."""
         t = transition
-        known = self.look_up(t.state) if self.rules.warms_up and t.cost is not None else None
+        known = self.look_up(t.state) if self.rules.warms_up else None
         super().learn(t, fact)
-        costs = checked_costs(t.cost, self.problem, needed=False)
+        costs = None if known is None else checked_costs(t.cost, self.problem, needed=False)
         if known is None or costs is None or not np.isnan(known.baseline_cost[t.step]).any():
             return
         if np.array_equal(t.feature, known.actions.phi_0):
