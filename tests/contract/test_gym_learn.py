@@ -186,7 +186,7 @@ def test_a_box_becomes_rays_to_its_walls_and_single_precision_never_lengthens_a_
     result = run(env, 100, **VALVE, stationary=True, on_step=lambda d, t: decisions.append(d))
     assert result.bridge.has_rays
     np.testing.assert_allclose(
-        result.bridge._choices.points(np.zeros(2))[1], [[1, 1], [-1, 1], [0, 4], [0, 0]], atol=1e-12
+        result.bridge.action_sets.points(np.zeros(2))[1], [[1, 1], [-1, 1], [0, 4], [0, 0]], atol=1e-12
     )
     safe = np.array([0.0, 1.0])
     ends = np.array([[1, 1], [-1, 1], [0, 4], [0, 0]], dtype=float)
