@@ -1,6 +1,7 @@
 """Any Gymnasium environment as a problem: learn, Bridge, and what they keep to."""
 
 import signal
+from inspect import Parameter, signature
 from itertools import pairwise
 
 import gymnasium
@@ -239,6 +240,17 @@ def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
     assert run(Valve(), 1, **VALVE).agent.config == SlucbConfig(backup="lean", replan="on-growth")
     chosen = run(Shop(), 1, stationary=True, config=SlucbConfig(explorer="plain"), **SHOP).agent.config
     assert (chosen.explorer, chosen.pooled) == ("plain", True)
+
+
+def test_learn_names_every_option_of_a_bridge_with_its_type_and_default():
+    """`learn` forwards them; the three that a Bridge requires may be missing only because `env` may be a Bridge."""
+    own, of_bridge = signature(learn), signature(Bridge)
+    for name, option in of_bridge.parameters.items():
+        if option.default is not Parameter.empty:
+            assert own.parameters[name].default == option.default
+            assert own.parameters[name].annotation == option.annotation
+        else:
+            assert name == "env" or own.parameters[name].default is None
 
 
 def test_owning_the_loop_gives_the_same_run_as_learn():
