@@ -1,4 +1,7 @@
-"""What an episode of a world looks like: a map for the lake, a chart of states and costs for the others."""
+"""A LinearMDP as a Gymnasium environment, for other people's agents and tools; its pictures; and the ids of the worlds.
+
+An episode looks like a map on the lake, and like a chart of states and costs in the other worlds.
+"""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -106,7 +109,7 @@ def _line(world: LinearMDP, step: int, moment: Moment) -> str:
     return f"step {step} of {world.problem.horizon}: {done} -> state {moment.state}, {paid}"
 
 
-# A LinearMDP as a Gymnasium environment, for other people's agents and tools.
+# The environment.
 
 Observation = NDArray[np.int64] | np.int64
 
@@ -169,18 +172,16 @@ class WorldEnv(gymnasium.Env[Observation, Any]):
         chosen = self.decode(action)
         feature = feature_of(world.problem.actions(state), chosen)
         uniform, normal = self.np_random.random(), self.np_random.standard_normal(world.problem.constraints)
-        following = int(draw(feature @ world.true_mu[step], uniform))
-        true_cost = world.true_gamma[step] @ feature
-        cost = true_cost + world.noise_scale * normal
-        if world.arrival_cost is not None:
-            cost = world.arrival_cost[:, following].copy()
-        reward = self._reward(step, state, chosen, feature, following)
+        reward, cost, following = world.play(step, state, chosen, feature, (normal, uniform))
+        if world.ended[following]:
+            reward += world.problem.final_reward_of(following) * (world.problem.horizon - step - 1)
         self._state, self._step = following, step + 1
         self._over = self._step == world.problem.horizon or bool(world.ended[following])
-        self._moments.append(Moment(following, chosen, reward, tuple(cost.tolist())))
-        info = self._told() | {"cost": _plain(cost)}
+        costs = np.atleast_1d(cost)
+        self._moments.append(Moment(following, chosen, reward, tuple(costs.tolist())))
+        info = self._told() | {"cost": _plain(costs)}
         if self.reveal:
-            info["true_cost"] = _plain(true_cost)
+            info["true_cost"] = _plain(world.true_gamma[step] @ feature)
         return self._observation(), reward, self._over, False, info
 
     def decode(self, action: Any) -> Action:
@@ -213,16 +214,6 @@ class WorldEnv(gymnasium.Env[Observation, Any]):
         draw_it = painted if self.render_mode == "rgb_array" else written
         return draw_it(self.world, self._moments)
 
-    def _reward(self, step: int, state: int, chosen: Action, feature: Array, following: int) -> float:
-        """r_h(s, a), plus what the remaining steps are worth where the trajectory ends."""
-        world = self.world
-        reward = float(world.true_theta[step] @ feature)
-        if world.rewards is not None and not isinstance(chosen, StarAction):
-            reward = float(world.rewards[state, chosen])
-        if world.ended[following]:
-            reward += world.problem.final_reward_of(following) * (world.problem.horizon - step - 1)
-        return reward
-
     def _observation(self) -> Observation:
         if self._observe_step:
             return np.array([self._state, self._step], dtype=np.int64)
@@ -241,7 +232,7 @@ def _plain(values: Array) -> Any:
     return float(values[0]) if values.size == 1 else values
 
 
-# The worlds under their Gymnasium names: import this module, or name it to make.
+# Gymnasium ids: they exist once this module is imported, or named in `gymnasium.make`.
 
 IDS = {
     "tether/Synthetic-v0": "synthetic.synthetic",
@@ -269,12 +260,8 @@ def make_world_env(
     """
     module, name = world.split(".")
     create: Callable[..., LinearMDP] = getattr(import_module(f"tether.lab.worlds.{module}"), name)
-    draws = () if name == "not_star_convex" else (_instance_stream(instance),)
+    draws = () if name == "not_star_convex" else (Streams.from_seed(instance).instance,)
     return WorldEnv(create(*draws, **options), observe_step=observe_step, reveal=reveal, render_mode=render_mode)
-
-
-def _instance_stream(instance: int) -> np.random.Generator:
-    return Streams.from_seed(instance).instance
 
 
 def register_worlds() -> None:
