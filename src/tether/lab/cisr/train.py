@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,21 @@ UNITS, STEPS = 11, 10_000
 RANDOM_POINTS, FURTHER_POINTS = 10, 20
 """Points of the search for a curriculum: random ones first."""
 
-FIXED = ("none", "SR2", "SR1", "HR", "bandit")
 Job = tuple[str, float, Picture, int]
 """Teacher, P(intended move), picture, seed."""
+
+FIXED = ("none", "SR2", "SR1", "HR", "bandit")
+ORDERS: tuple[tuple[tuple[str, ...], tuple[float, ...], Picture, range], ...] = (
+    (("optimised",), (0.9, 0.8), "map", range(3)),
+    (FIXED, (0.9,), "map", range(2)),
+    (("optimised",), (0.9,), "map", range(3, 10)),
+    (("optimised",), (0.8,), "map", range(3, 5)),
+    (("optimised",), (0.9,), "planes", range(3)),
+    (FIXED, (0.8,), "map", range(2)),
+    (("optimised",), (0.8,), "map", range(5, 10)),
+    (("optimised",), (0.9,), "planes", range(3, 7)),
+)
+"""Teachers, P(intended move), picture and seeds of the students of the shipped file, in the order of training."""
 
 
 # How good a policy is without a teacher.
@@ -193,25 +206,9 @@ def suggested(trial: Any) -> Curriculum:
 
 def jobs() -> Iterator[Job]:
     """Every student of the shipped file, the most useful first."""
-    for intended in (0.9, 0.8):
-        for seed in range(3):
-            yield "optimised", intended, "map", seed
-    for seed in range(2):
-        for teacher in FIXED:
-            yield teacher, 0.9, "map", seed
-    for seed in range(3, 10):
-        yield "optimised", 0.9, "map", seed
-    for seed in range(3, 5):
-        yield "optimised", 0.8, "map", seed
-    for seed in range(3):
-        yield "optimised", 0.9, "planes", seed
-    for seed in range(2):
-        for teacher in FIXED:
-            yield teacher, 0.8, "map", seed
-    for seed in range(5, 10):
-        yield "optimised", 0.8, "map", seed
-    for seed in range(3, 7):
-        yield "optimised", 0.9, "planes", seed
+    for teachers, slips, picture, seeds in ORDERS:
+        for intended, seed, teacher in product(slips, seeds, teachers):
+            yield teacher, intended, picture, seed
 
 
 def train_jobs(folder: Path, *, stop_after: float, units: int = UNITS) -> int:
