@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from tether import InputError, StoreError
+from tether.live.log import open_store
 from tether.live.log.chain import verify_store
 from tether.live.log.postgres import PostgresStore
-from tether.live.log.store import open_store
 
 from .places import draft, numbers
 

@@ -203,8 +203,10 @@ def warm_up(advisor: "Advisor") -> None:
         Problem.from_rays(phi_0=rows[:1], endpoints=[rows[1:]], **shared),
         Problem.from_table(features=[rows], baseline_action=[0], **shared),
     )
-    settings = advisor.replica.ledger.settings or {}
-    how = {name: settings[name] for name in ("algorithm", "watch") if name in settings}  # as the log was set up
+    settings = advisor.replica.ledger.settings
+    how: dict[str, Any] = {}
+    if settings is not None:  # as the log was set up
+        how = {"algorithm": settings.algorithm, "watch": settings.watch}
     for problem in problems:
         with suppress(Exception):  # it saves time and nothing else: whatever fails here, the service can do without
             stand_in = Advisor(problem, config=learner.config, **how)

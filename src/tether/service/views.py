@@ -295,9 +295,9 @@ class View:
             "time": time.time(),
             "mode": status.mode,
             "mode_since": journal.times.get("mode"),
-            "stopped": None if stopped is None else {**stopped, "time": journal.times.get("stopped")},
+            "stopped": None if stopped is None else {**stopped.model_dump(), "time": journal.times.get("stopped")},
             "alarm": None if not status.alarm else {
-                "test": "" if tripped is None else tripped["test"],
+                "test": "" if tripped is None else tripped.test,
                 "message": status.alarm,
                 "time": journal.times.get("tripped"),
             },

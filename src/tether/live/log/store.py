@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -97,29 +96,35 @@ def _digest(parts: list[Any]) -> str:
     return hashlib.sha256(canonical(parts).encode("ascii")).hexdigest()
 
 
-@dataclass(frozen=True)
 class Draft:
     """Something to be logged: its kind, its body, and the keys that may occur only once in the whole log.
 
-    It is checked and turned into text (`text`) here, in the caller's thread, so that a bad draft reaches nobody else.
+    The body is a dict or the JSON text of one. It is checked and turned into text here, in the caller's thread, so that
+    a bad draft reaches nobody else.
     """
 
-    kind: str
-    body: dict[str, Any] = field(repr=False)
-    unique: tuple[str, ...] = ()
-    text: str = field(init=False, repr=False)
+    __slots__ = ("kind", "text", "unique")
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or not _KIND.fullmatch(self.kind):
-            raise InputError(f"kind {self.kind!r} must be 1 to 64 lower-case letters, digits and dashes.")
-        if not isinstance(self.body, dict):
-            raise InputError(f"a body must be a dict, not {type(self.body).__name__}.")
-        object.__setattr__(self, "unique", _checked_unique(self.unique))
-        object.__setattr__(self, "text", text_of(self.body))
+    def __init__(self, kind: str, body: dict[str, Any] | str, unique: Sequence[str] = ()) -> None:
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            raise InputError(f"kind {kind!r} must be 1 to 64 lower-case letters, digits and dashes.")
+        if not isinstance(body, dict | str):
+            raise InputError(f"a body must be a dict, not {type(body).__name__}.")
+        self.kind, self.unique = kind, _checked_unique(unique)
+        self.text = body if isinstance(body, str) else text_of(body)
         if len(self.text) > LARGEST_BODY:
             raise InputError(
-                f"the body of a {self.kind!r} entry has {len(self.text)} bytes, the limit is {LARGEST_BODY}: split it."
+                f"the body of a {kind!r} entry has {len(self.text)} bytes, the limit is {LARGEST_BODY}: split it."
             )
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body as it will be read from the log."""
+        body: dict[str, Any] = json.loads(self.text)
+        return body
+
+    def __repr__(self) -> str:
+        return f"Draft({self.kind!r}, unique={self.unique!r})"
 
 
 def _checked_unique(unique: Sequence[str]) -> tuple[str, ...]:
@@ -266,21 +271,3 @@ def check_page(after: int, limit: int) -> None:
     """Refuse a page that cannot be read."""
     if after < 0 or limit < 1:
         raise InputError(f"a page needs after >= 0 and limit >= 1, not after={after}, limit={limit}.")
-
-
-def open_store(where: "str | Path | Store | None") -> Store:
-    """The store for an address: None is memory, `postgresql://…` a PostgreSQL server, other text or a path an SQLite
-    file; a store is returned as it is."""
-    if where is None:
-        from tether.live.log.memory import MemoryStore
-
-        return MemoryStore()
-    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
-        from tether.live.log.postgres import PostgresStore
-
-        return PostgresStore(where)
-    if isinstance(where, str | Path):
-        from tether.live.log.sqlite import SqliteStore
-
-        return SqliteStore(where)
-    return where
