@@ -287,19 +287,10 @@ class Advisor:
             self._in_flight -= bool(batch.drafts)
             if isinstance(written, StoreError):
                 self._store_error = str(written)
-        answers: list[Answer] = []
-        start = 0
+        answers, start = list[Answer](), 0
         for item in batch.items:
             end = start + len(item.drafts)
-            try:
-                if item.error is not None and not item.drafts:
-                    raise item.error
-                if isinstance(written, StoreError):
-                    answers.append(self._not_logged(item, written))
-                else:
-                    answers.append(self._logged(item, written[start:end]))
-            except BaseException as error:  # of this request alone: the others of the batch are not to suffer for it
-                answers.append(error)
+            answers.append(self._committed(item, written if isinstance(written, StoreError) else written[start:end]))
             start = end
         return answers
 
@@ -320,10 +311,13 @@ class Advisor:
         except BaseException as interrupted:
             self.commit(batch, StoreError(f"interrupted: {interrupted!r}."))
             raise
-        answer = self.commit(batch, written)[0]
-        if isinstance(answer, BaseException):
-            raise answer
-        return batch.items[0], answer
+        item, answer = batch.items[0], self.commit(batch, written)[0]
+        try:
+            if isinstance(answer, BaseException):
+                raise answer
+            return item, answer
+        finally:  # an error that its own traceback refers to would keep all this in memory
+            del batch, item, answer
 
     def _prepared(self, request: Question | Outcome | Event) -> Item:
         error: BaseException | None = None
@@ -365,6 +359,14 @@ class Advisor:
             # to leave out such costs alone would bias the regression: a_0, until somebody has looked into it
             return (self._range_alarm(error),), error
 
+    def _committed(self, item: Item, written: Sequence[Appended] | StoreError) -> Answer:
+        if item.error is not None and not item.drafts:
+            return item.error
+        try:
+            return self._not_logged(item, written) if isinstance(written, StoreError) else self._logged(item, written)
+        except BaseException as error:  # of this request alone: the others of the batch are not to suffer for it
+            return error
+
     def _logged(self, item: Item, appended: Sequence[Appended]) -> Answer:
         """The events of a request are in the log, now or since before."""
         fresh = [(entry, event) for event, (entry, new) in zip(item.events, appended, strict=True) if new]
@@ -380,7 +382,7 @@ class Advisor:
             case Outcome() as told:
                 if item.error is not None:
                     self._trip(item.error)
-                    raise item.error
+                    return item.error
                 return self._acknowledged(told.decision_id, item.drafts[0], appended[0])
         return None
 
