@@ -87,11 +87,7 @@ class Batch:
     """Requests between `prepare` and `commit`: append `drafts` to the log in one go."""
 
     items: tuple[Item, ...]
-
-    @property
-    def drafts(self) -> list[Draft]:
-        """What the log gets, in the order of the requests."""
-        return [draft for item in self.items for draft in item.drafts]
+    drafts: tuple[Draft, ...]
 
 
 class Advisor:
@@ -276,7 +272,8 @@ class Advisor:
 
         Every batch with drafts must be handed to `commit`, once, with what the log said of them.
         """
-        batch = Batch(tuple(self._prepared(request) for request in requests))
+        items = tuple([self._prepared(request) for request in requests])
+        batch = Batch(items, tuple([draft for item in items for draft in item.drafts]))
         with self._lock:
             self._in_flight += bool(batch.drafts)
         return batch

@@ -254,7 +254,7 @@ def _record(
         limits = baseline_limits(learner.problem, known.baseline_cost[question.step], radii)
         certificate, played = certify(phi_0, limits, True), actions.action(-1, 0.0)
     drawn = None if proposal is None or certificate.mixture is None else tuple(proposal.feature.tolist())
-    return DecisionMade(
+    return DecisionMade.trusted(
         decision_id=question.id,
         key=question.key,
         episode=question.episode,
@@ -343,7 +343,7 @@ def recorded(learner: Learner, made: DecisionMade, told: Outcome) -> OutcomeReco
     if costs is not None:
         _check_range(problem, made.decision_id, feature, costs)
     safe = [limit.baseline_cost for limit in limits if limit.baseline_cost is not None]
-    return OutcomeRecorded(
+    return OutcomeRecorded.trusted(
         decision_id=made.decision_id,
         step=made.step,
         state=made.state,

@@ -2,7 +2,7 @@
 
 import json
 import math
-import secrets
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ def new_id() -> str:
     Ids of one hour are then neighbours in a database's index, which writes a few pages over and over, and not a
     different one for each. A clock that jumps costs that order, and nothing else: 80 bits are random.
     """
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
 # States as JSON and back: what the log holds must be enough to decide again.
@@ -302,6 +302,9 @@ EDITION = 3
 decisions would not come out the same when they are computed again."""
 
 
+_NOTHING_ELSE = (("__pydantic_extra__", None), ("__pydantic_private__", None))
+
+
 class Event(BaseModel):
     """Base of all events. `kind` is the name in the log; `keys` are what may occur once in the whole log."""
 
@@ -316,6 +319,14 @@ class Event(BaseModel):
     def draft(self, *also: str) -> Draft:
         """The event, ready to be appended, with further keys that may occur once."""
         return Draft(self.kind, self._text(), (*self.keys(), *also))
+
+    @classmethod
+    def trusted(cls, **values: Any) -> Self:
+        """The event with these fields, all of them, unchecked: for what was computed here. Readers check it."""
+        event = cls.__new__(cls)
+        for name, value in (("__dict__", values), ("__pydantic_fields_set__", set(values)), *_NOTHING_ELSE):
+            object.__setattr__(event, name, value)
+        return event
 
     @classmethod
     def read(cls, entry: Entry) -> Self:
@@ -587,7 +598,7 @@ class LiveDecision(DecisionMade):
     @classmethod
     def of(cls, record: DecisionMade, state: State, seq: int = 0) -> Self:
         """A record with its state as an object, and its place in the log."""
-        return cls(**{**vars(record), "state": state, "seq": seq})
+        return cls.trusted(**{**vars(record), "state": state, "seq": seq})
 
     @property
     def id(self) -> str:

@@ -41,7 +41,6 @@ from tether.live.records import (
     GateRefused,
     Measured,
     ModeChanged,
-    Order,
     OutcomeRecorded,
     Resumed,
     StateCodec,
@@ -196,7 +195,7 @@ class Learner:
         """A test of the assumptions that failed, until it is reset."""
         return None if self.agent.watch is None else self.agent.watch.alarm
 
-    def apply(self, seq: int, event: Event | None) -> None:
+    def apply(self, seq: int, event: Any) -> None:
         """Take the next entry of the log into account. Events that teach nothing only move `seq`."""
         if seq != self.seq + 1:
             raise InputError(f"entry {seq} cannot follow entry {self.seq}: a log is applied without gaps.")
@@ -204,15 +203,15 @@ class Learner:
             raise InputError(f"entry {seq} was interrupted half-way: open the log anew, in a new Advisor.")
         self._torn = True
         try:
-            match event:
-                case OutcomeRecorded():
-                    self.learn(event)
-                case WarmStarted():
-                    for row in event.rows:
-                        self.learn(row)
-                case AlarmReset() if self.agent.watch is not None:
-                    self._proposed.clear()
-                    self.agent.watch.reset(event.why)
+            kind = type(event)
+            if kind is OutcomeRecorded:
+                self.learn(event)
+            elif kind is WarmStarted:
+                for row in event.rows:
+                    self.learn(row)
+            elif kind is AlarmReset and self.agent.watch is not None:
+                self._proposed.clear()
+                self.agent.watch.reset(event.why)
         except (TetherError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"entry {seq} ({event and event.kind}) does not fit this problem: {error} Was the problem changed "
@@ -511,40 +510,29 @@ class Ledger:
         self.spent = tuple(Window(0) for _ in threshold)
         self.total = [0.0] * len(threshold)
         self.ever, self.since, self.began = self._zero(), self._zero(), 0
+        self._folds: dict[type, Callable[[int, Any], None]] = {
+            DecisionMade: self._decided,
+            OutcomeRecorded: self._seen,
+            Withheld: self._withheld,
+            GateRefused: self._refused,
+            ModeChanged: self._mode_changed,
+            Stopped: self._stopped,
+            Resumed: self._resumed,
+            Tripped: self._tripped,
+            AlarmReset: self._alarm_reset,
+            Configured: self._configured,
+        }
 
     def _zero(self) -> Counts:
         return Counts(excess=[0.0] * len(self.threshold), square=[0.0] * len(self.threshold))
 
     def apply(self, seq: int, event: Event | None) -> None:
-        """Take the next entry of the log into account."""
-        self.orders += isinstance(event, Order)
-        match event:
-            case DecisionMade():
-                self._decided(event)
-            case OutcomeRecorded():
-                self._seen(event)
-            case Withheld():  # what acted was a_0
-                self.ever.baseline += 1
-                self.since.baseline += 1
-            case GateRefused():
-                self.ever.refusals += 1
-                self.since.refusals += 1
-            case ModeChanged():
-                self.mode = event.mode
-                self.since, self.began = self._zero(), seq
-            case Stopped():
-                self.stopped = event
-            case Resumed():
-                self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
-            case Tripped():
-                self.tripped, self.alarms = event, max(self.alarms, event.number + 1)
-            case AlarmReset():
-                self.tripped = None
-                self.since, self.began = self._zero(), seq
-            case Configured():
-                self._configured(event)
+        """Take the next entry of the log into account: one method for each kind of event that matters here."""
+        fold = self._folds.get(type(event))
+        if fold is not None:
+            fold(seq, event)
 
-    def _decided(self, made: DecisionMade) -> None:
+    def _decided(self, _: int, made: DecisionMade) -> None:
         self.ever.decided(made)
         if made.certificate.seq >= self.began:
             self.since.decided(made)
@@ -554,7 +542,7 @@ class Ledger:
         if made.decided_at is not None:
             self.latest = max(self.latest, made.decided_at)
 
-    def _seen(self, outcome: OutcomeRecorded) -> None:
+    def _seen(self, _: int, outcome: OutcomeRecorded) -> None:
         self.ever.seen(outcome)
         if outcome.rests_on >= self.began:
             self.since.seen(outcome)
@@ -563,7 +551,34 @@ class Ledger:
             self.spent[j].append(z)
             self.total[j] += z
 
-    def _configured(self, settings: Configured) -> None:
+    def _withheld(self, _: int, note: Withheld) -> None:
+        self.ever.baseline += 1  # what acted was a_0
+        self.since.baseline += 1
+
+    def _refused(self, _: int, refused: GateRefused) -> None:
+        self.ever.refusals += 1
+        self.since.refusals += 1
+
+    def _mode_changed(self, seq: int, order: ModeChanged) -> None:
+        self.orders += 1
+        self.mode, self.since, self.began = order.mode, self._zero(), seq
+
+    def _stopped(self, _: int, order: Stopped) -> None:
+        self.orders += 1
+        self.stopped = order
+
+    def _resumed(self, _: int, order: Resumed) -> None:
+        self.orders += 1
+        self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
+
+    def _tripped(self, _: int, alarm: Tripped) -> None:
+        self.tripped, self.alarms = alarm, max(self.alarms, alarm.number + 1)
+
+    def _alarm_reset(self, seq: int, order: AlarmReset) -> None:
+        self.orders += 1
+        self.tripped, self.since, self.began = None, self._zero(), seq
+
+    def _configured(self, _: int, settings: Configured) -> None:
         self.settings, self.guards = settings, Guards.from_json(settings.guards)
         self.recent.resize(self.guards.rate_window - 1)  # the decision that is asked about is the last of its window
         for window in self.spent:
@@ -621,7 +636,7 @@ class Ledger:
         """The reverse of `to_json`."""
         ledger = cls(threshold)
         if saved["settings"] is not None:
-            ledger._configured(Configured(**saved["settings"]))
+            ledger._configured(0, Configured(**saved["settings"]))
         for name in PLAIN:
             setattr(ledger, name, saved[name])
         ledger.stopped = None if saved["stopped"] is None else Stopped(**saved["stopped"])
