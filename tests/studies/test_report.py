@@ -10,9 +10,9 @@ import tiny_results
 
 from tether.errors import TetherError
 from tether.lab import specs
-from tether.lab.html import commands, signed
-from tether.lab.plots import POINTS, RAMPS, charts, embed, numbers
-from tether.lab.report import write
+from tether.lab.plots import POINTS, RAMPS, embed, numbers
+from tether.lab.report import commands, write
+from tether.lab.studies.figure1 import charts, signed
 
 VOID = {"meta", "link", "img"}
 

@@ -5,7 +5,7 @@ by one, as a live system would, and `simulate_any` does so for any Agent. A test
 bit for bit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -254,18 +254,27 @@ class Witness:
     def columns(self) -> dict[str, Array]:
         """Per episode (K,): true violations and costs; per watch its alarm, and the violations that it leaves."""
         made = {"violations": self._violations, "worst_cost": self._excess, "cost_ratio": self._ratio}
-        for name, steps in self._alarms.items():
-            alarm, left = np.zeros(len(self._violations)), self._violations.copy()
-            if steps:
-                alarm[(steps - 1) // self._world.problem.horizon] = steps
-                left[steps // self._world.problem.horizon + 1 :] = 0.0  # the alarm's episode counts as a whole
-            made |= {f"alarm_{name}": alarm, f"violations_{name}": left}
-        return made
+        return made | alarm_columns(self._violations, self._alarms, self._world.problem.horizon)
 
     @property
     def alarms(self) -> dict[str, str]:
         """What each watch said, where it tripped."""
         return {name: str(watch.alarm) for name, watch in self._watches.items() if watch.alarm is not None}
+
+
+def alarm_columns(violations: Array, alarms: Mapping[str, int], horizon: int) -> dict[str, Array]:
+    """Per watch (K,): the steps until its alarm (0: none), in the alarm's episode; and the violations with this watch.
+
+    There are none after the alarm; its episode counts as a whole, which is a little too much.
+    """
+    made = {}
+    for name, steps in alarms.items():
+        alarm, left = np.zeros(len(violations)), violations.copy()
+        if steps:
+            alarm[(steps - 1) // horizon] = steps
+            left[steps // horizon + 1 :] = 0.0
+        made |= {f"alarm_{name}": alarm, f"violations_{name}": left}
+    return made
 
 
 # Interaction units (section 5.2): so many steps, in trajectories that end at the goal, in danger or in time, and
