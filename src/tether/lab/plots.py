@@ -7,7 +7,6 @@ all are colour-blind safe.
 import io
 import json
 import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +24,17 @@ INK, QUIET, RULE = "#1b1f24", "#57606a", "#d8dee4"
 """Text, secondary text (contrast above 5:1 on white) and grid lines of printed figures."""
 
 
+@dataclass(frozen=True)
+class Style:
+    """How one curve looks wherever it is drawn."""
+
+    light: str
+    dark: str
+    dash: str
+    marker: str
+    width: float
+
+
 class Ramp(NamedTuple):
     """A hue from its first to its last shade, on white and on a dark page, with the line's form."""
 
@@ -32,6 +42,10 @@ class Ramp(NamedTuple):
     dark: tuple[str, str]
     dash: str
     marker: str
+
+    def style(self, share: float, width: float) -> Style:
+        """The style that lies `share` of the way along the ramp."""
+        return Style(blend(*self.light, share), blend(*self.dark, share), self.dash, self.marker, width)
 
 
 RAMPS = {
@@ -46,17 +60,6 @@ RAMPS = {
     "other": Ramp(("#5b5fc7", "#b0b2ec"), ("#a5a8ff", "#d9dbff"), "dashdot", "X"),
 }
 """One hue per role; several cells of a role take shades of its hue."""
-
-
-@dataclass(frozen=True)
-class Style:
-    """How one curve looks wherever it is drawn."""
-
-    light: str
-    dark: str
-    dash: str
-    marker: str
-    width: float
 
 
 def role(cell: Cell) -> str:
@@ -74,18 +77,25 @@ def role(cell: Cell) -> str:
 
 def styles(cells: Sequence[Cell]) -> list[Style]:
     """A style per cell: its role's hue, shaded by its place among the cells of that role."""
-    peers: dict[str, list[int]] = defaultdict(list)
-    for index, cell in enumerate(cells):
-        peers[role(cell)].append(index)
-    chosen: dict[int, Style] = {}
-    for name, members in peers.items():
-        ramp = RAMPS[name]
-        width = 1.4 if name == "penalised" else 1.9
-        for place, index in enumerate(members):
-            share = place / max(1, len(members) - 1)
-            light, dark = blend(*ramp.light, share), blend(*ramp.dark, share)
-            chosen[index] = Style(light, dark, ramp.dash, ramp.marker, width)
-    return [chosen[index] for index in range(len(cells))]
+    roles = [role(cell) for cell in cells]
+    ramps = [RAMPS[name] for name in roles]
+    widths = [1.4 if name == "penalised" else 1.9 for name in roles]
+    return [ramp.style(share, width) for ramp, share, width in zip(ramps, shares_of(roles), widths, strict=True)]
+
+
+def shares_of(kinds: Sequence[str]) -> list[float]:
+    """How far along its ramp each one lies: its place among those of its kind, 0 to 1."""
+    return [kinds[:index].count(kind) / max(1, kinds.count(kind) - 1) for index, kind in enumerate(kinds)]
+
+
+def in_turns(kinds: Sequence[str], scores: Sequence[float], most: int, order: Sequence[str] = ()) -> list[int]:
+    """At most `most` places, ascending: of every kind those with the lowest scores, in turns; `order` settles ties."""
+    ranks = {kind: order.index(kind) if kind in order else 0 for kind in kinds}
+    turns = []
+    for kind, rank in ranks.items():
+        members = sorted((scores[place], place) for place in range(len(kinds)) if kinds[place] == kind)
+        turns += [(turn, rank, place) for turn, (_, place) in enumerate(members)]
+    return sorted(place for _, _, place in sorted(turns)[:most])
 
 
 def blend(first: str, last: str, share: float) -> str:

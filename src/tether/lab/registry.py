@@ -183,26 +183,15 @@ def checked_options(where: str, options: Options, allowed: Mapping[str, Option])
 # What is shipped. A module is imported when its world or agent is asked for.
 
 
-def _world(function: str, summary: str) -> Callable[[], WorldKind]:
+def _world(function: str, summary: str, meaning: Meaning | None = None) -> Callable[[], WorldKind]:
     """A world by "module:function" under tether.lab.worlds."""
     module, _, name = function.partition(":")
-    return lambda: WorldKind.of(getattr(import_module(f"tether.lab.worlds.{module}"), name), summary=summary)
 
+    def load() -> WorldKind:
+        build = getattr(import_module(f"tether.lab.worlds.{module}"), name)
+        return WorldKind.of(build, summary=summary, meaning=meaning)
 
-def _dosing() -> WorldKind:
-    from tether.lab.worlds.dosing import dosing
-
-    meaning = Meaning(
-        title="Dose titration",
-        episode="patient, six monthly visits",
-        unit="quality-adjusted months",
-        gain="quality-adjusted months per patient",
-        reward=1.0,
-        harm="points of toxicity",
-        cost=1.0,
-    )
-    summary = "Dose titration: toxicity under τ at every visit, reward is quality of life."
-    return WorldKind.of(dosing, summary=summary, meaning=meaning)
+    return load
 
 
 def _heating() -> WorldKind:
@@ -219,22 +208,6 @@ def _heating() -> WorldKind:
     )
     summary = "Heating set-backs: felt cold under τ at every step, reward is energy saved."
     return WorldKind.of(heating, summary=summary, meaning=meaning)
-
-
-def _ad_load() -> WorldKind:
-    from tether.lab.worlds.ad_load import ad_load
-
-    meaning = Meaning(
-        title="Ad load",
-        episode="cohort, one week",
-        unit="euros",
-        gain="euros per cohort and week",
-        reward=10.0,  # euros per cohort and day, of which the world's reward is a share
-        harm="percentage points",
-        cost=100.0,
-    )
-    summary = "Ad load: complaint and churn rate each under its τ, reward is revenue."
-    return WorldKind.of(ad_load, summary=summary, meaning=meaning)
 
 
 def _heating_twin() -> WorldKind:
@@ -284,9 +257,33 @@ WORLDS = Registry(
             "synthetic:not_star_convex",
             "Two actions that teach nothing about each other: why Assumption 5 is needed.",
         ),
-        "dosing": _dosing,
+        "dosing": _world(
+            "dosing:dosing",
+            "Dose titration: toxicity under τ at every visit, reward is quality of life.",
+            Meaning(
+                title="Dose titration",
+                episode="patient, six monthly visits",
+                unit="quality-adjusted months",
+                gain="quality-adjusted months per patient",
+                reward=1.0,
+                harm="points of toxicity",
+                cost=1.0,
+            ),
+        ),
         "heating": _heating,
-        "ad-load": _ad_load,
+        "ad-load": _world(
+            "ad_load:ad_load",
+            "Ad load: complaint and churn rate each under its τ, reward is revenue.",
+            Meaning(
+                title="Ad load",
+                episode="cohort, one week",
+                unit="euros",
+                gain="euros per cohort and week",
+                reward=10.0,  # euros per cohort and day, of which the world's reward is a share
+                harm="percentage points",
+                cost=100.0,
+            ),
+        ),
         "dosing-twin": _world("dosing:dosing_twin", "Dosing whose model is wrong: toxicity is convex in the dose."),
         "heating-twin": _heating_twin,
         "ad-load-twin": _world("ad_load:ad_load_twin", "Ad load whose model is wrong: patience ends at a threshold."),

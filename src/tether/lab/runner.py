@@ -105,7 +105,6 @@ class StudyRun:
     folder: Path
     ran: int = 0
     kept: int = 0
-    seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -208,8 +207,7 @@ class _Clock:
 
 def run_study(study: Study, folder: Path, engine: Engine, listener: Listener | None = None) -> StudyRun:
     """Run what is missing of a study in its folder. Raises only when nothing further can be done."""
-    listener, began = listener or Listener(), time.perf_counter()
-    infos = cells.cells_of(study)
+    listener, infos = listener or Listener(), cells.cells_of(study)
     done = StudyRun(Path(folder))
     for part in ("", RUNS, FAILURES):
         storage.make_folder(done.folder / part)
@@ -225,7 +223,6 @@ def run_study(study: Study, folder: Path, engine: Engine, listener: Listener | N
         for index, outcome in engine.run(execute, todo, lambda i, episodes: listener.advanced(todo[i], episodes)):
             _take(todo[index], outcome, done, listener)
         listener.ended()
-    done.seconds = time.perf_counter() - began
     return done
 
 

@@ -267,7 +267,7 @@ def alarm_columns(violations: Array, alarms: Mapping[str, int], horizon: int) ->
 
     There are none after the alarm; its episode counts as a whole, which is a little too much.
     """
-    made = {}
+    made: dict[str, Array] = {}
     for name, steps in alarms.items():
         alarm, left = np.zeros(len(violations)), violations.copy()
         if steps:

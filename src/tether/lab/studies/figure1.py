@@ -17,6 +17,7 @@ from tether.lab.plots import (
     Panel,
     Series,
     even_grid,
+    in_turns,
     log_grid,
     moving_average,
     number,
@@ -87,11 +88,8 @@ def most_telling(cells: Sequence[Cell]) -> list[Cell]:
     """At most MOST_CURVES cells in their order: of every kind of agent the ones with the lowest regret, in turns."""
     if len(cells) <= MOST_CURVES:
         return list(cells)
-    kinds: dict[str, list[tuple[float, int]]] = {}
-    for index, cell in enumerate(cells):
-        kinds.setdefault(role(cell), []).append((float(cell["regret"].sum(axis=1).mean()), index))
-    turns = [(place, index) for members in kinds.values() for place, (_, index) in enumerate(sorted(members))]
-    return [cells[index] for index in sorted(index for _, index in sorted(turns)[:MOST_CURVES])]
+    regrets = [float(cell["regret"].sum(axis=1).mean()) for cell in cells]
+    return [cells[index] for index in in_turns([role(cell) for cell in cells], regrets, MOST_CURVES)]
 
 
 def reward_panel(cells: Sequence[Cell]) -> Panel:

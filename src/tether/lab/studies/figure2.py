@@ -28,8 +28,9 @@ from tether.lab.plots import (
     Panel,
     Series,
     Style,
-    blend,
+    in_turns,
     radius_note,
+    shares_of,
 )
 from tether.lab.registry import AGENTS, WORLDS, checked_options
 from tether.lab.simulate import linear_of, simulate_units
@@ -388,27 +389,18 @@ def most_telling(cells: Sequence[Cell]) -> list[Cell]:
     cells = many if len(many) > 2 else cells
     if len(cells) <= MOST_CELLS:
         return list(cells)
-    kinds: dict[Kind, list[tuple[float, int]]] = {}
-    for index, cell in enumerate(cells):
-        kinds.setdefault(kind_of(cell), []).append((-float(last_units(cell, "success").mean), index))
-    order = list(LOOKS)
-    turns = [
-        (place, order.index(kind), index)
-        for kind, members in kinds.items()
-        for place, (_, index) in enumerate(sorted(members))
-    ]
-    return [cells[index] for index in sorted(index for _, _, index in sorted(turns)[:MOST_CELLS])]
+    kinds, scores = [kind_of(cell) for cell in cells], [-float(last_units(cell, "success").mean) for cell in cells]
+    return [cells[index] for index in in_turns(kinds, scores, MOST_CELLS, list(LOOKS))]
 
 
 def styles(cells: Sequence[Cell]) -> list[Style]:
-    """A look per cell: its kind's, shaded by its place among the cells of that kind."""
+    """A look per cell: its kind's, shaded by its place among the cells of that kind; the leading one is widest."""
     kinds = [kind_of(cell) for cell in cells]
     made = []
-    for index, kind in enumerate(kinds):
+    for kind, share in zip(kinds, shares_of(kinds), strict=True):
         hue, dash, marker = LOOKS[kind]
-        share = kinds[:index].count(kind) / max(1, kinds.count(kind) - 1)
-        light, dark = blend(*RAMPS[hue].light, share), blend(*RAMPS[hue].dark, share)
-        made.append(Style(light, dark, dash, marker, 2.4 if kind == "certified" and share == 0.0 else 1.7))
+        ramp = RAMPS[hue]._replace(dash=dash, marker=marker)
+        made.append(ramp.style(share, 2.4 if kind == "certified" and share == 0.0 else 1.7))
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tether.lab.books import Cell, Results
-from tether.lab.plots import RAMPS, Chart, Panel, Style, running_sum
+from tether.lab.plots import RAMPS, Chart, Panel, running_sum
 from tether.lab.view import Claim, Table, View, html_table
 
 TWINS = {
@@ -125,9 +125,7 @@ def charts(results: Results) -> list[Chart]:
 def _panel(cell: Cell) -> Panel:
     series = []
     for column, name, note, hue in CURVES:
-        ramp = RAMPS[hue]
-        style = Style(ramp.light[0], ramp.dark[0], ramp.dash, ramp.marker, 1.9)
-        series.append(running_sum(name, note, style, cell[column]))
+        series.append(running_sum(name, note, RAMPS[hue].style(0.0, 1.9), cell[column]))
     zero = [curve.name for curve in series if curve.total == 0.0]
     _, title, wrong = TWINS[cell.world]
     return Panel(
