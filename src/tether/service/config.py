@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tether.errors import InputError
+from tether.service.models import mistakes
 
 
 class Section(BaseModel):
@@ -97,7 +98,7 @@ class ServiceConfig(Section):
                 f"host {self.host!r} is open to other machines, but no tokens are set: make some with `tether token` "
                 "and name the file as tokens = ..., or listen on 127.0.0.1"
             )
-        if self.workers > 1 and self.store_from is None and not _is_postgres(self.store):
+        if self.workers > 1 and self.store_from is None and not is_postgres(self.store):
             raise ValueError(f"{self._needs_postgres()}. With SQLite use one worker")
         return self
 
@@ -110,15 +111,16 @@ class ServiceConfig(Section):
             address = os.environ.get(self.store_from, "")
             if not address:
                 raise InputError(f"store_from names the environment variable {self.store_from!r}, which is not set.")
-            if self.workers > 1 and not _is_postgres(address):
+            if self.workers > 1 and not is_postgres(address):
                 words = f"the environment variable {self.store_from!r} names an SQLite file: with it use one worker."
                 raise InputError(f"{self._needs_postgres()}, but {words}")
         else:
             address = self.store
-        return address if _is_postgres(address) else str(self.folder / address)
+        return address if is_postgres(address) else str(self.folder / address)
 
 
-def _is_postgres(address: str) -> bool:
+def is_postgres(address: str) -> bool:
+    """Whether a log is a PostgreSQL database, not an SQLite file."""
     return address.startswith(("postgresql://", "postgres://"))
 
 
@@ -145,8 +147,4 @@ def read_config(path: Path) -> ServiceConfig:
     try:
         return ServiceConfig.model_validate({**data, "folder": Path(path).resolve().parent})
     except ValidationError as error:
-        lines = []
-        for mistake in error.errors():
-            place = ".".join(str(part) for part in mistake["loc"])
-            lines.append(f"{path}{f' at {place}' if place else ''}: {mistake['msg'].removeprefix('Value error, ')}.")
-        raise InputError("\n".join(lines)) from None
+        raise InputError("\n".join(f"{path}: {mistake}." for mistake in mistakes(error))) from None
