@@ -228,14 +228,12 @@ def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
 
     With `read_only` nothing is written to a log, not even what the configuration changes: a rehearsal.
     """
-    given = {name: value for name, value in config.guards.model_dump().items() if value is not None}
-    if isinstance(given.get("budget"), list):
-        given["budget"] = tuple(given["budget"])
+    guards = config.guards.model_dump(exclude_none=True)
     return Advisor(
         load_problem(config.problem, config.folder),
         store_of(config, read_only=read_only),
         algorithm=config.algorithm,
-        guards=Guards(**given) if given else None,
+        guards=Guards(**guards) if guards else None,
         watch=config.watch,
         when_store_fails=config.when_store_fails,
         snapshot_every=config.snapshot_every,

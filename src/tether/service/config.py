@@ -60,7 +60,7 @@ class LimitsSection(Section):
 
     body_bytes: int = Field(default=262_144, ge=1024, le=2**26)
     seconds: float = Field(default=10.0, gt=0.0, le=600.0)  # for the head of a request, for its body, and for the log
-    waiting: int = Field(default=10_000, ge=1)  # drafts that may wait for the log before requests are refused
+    waiting: int = Field(default=10_000, ge=1)  # entries that may wait for the log before requests are refused
 
 
 class LabelsSection(Section):
@@ -92,7 +92,7 @@ class ServiceConfig(Section):
     folder: Path = Field(default=Path(), exclude=True)
 
     @model_validator(mode="after")
-    def _closed_unless_guarded(self) -> Self:
+    def _has_tokens_and_a_log_that_fit(self) -> Self:
         if self.tokens is None and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host!r} is open to other machines, but no tokens are set: make some with `tether token` "

@@ -28,7 +28,7 @@ from starlette.types import Lifespan, Message, Receive, Scope, Send
 from tether.errors import AlteredLog, StoreBusy, StoreError, TetherError
 from tether.live.policy import PromotionRefused
 from tether.live.records import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision, encode_action
-from tether.service.auth import NOBODY_ASKED, Caller, Role, Token, caller_of
+from tether.service.auth import LOCAL, Caller, Role, Token, caller_of
 from tether.service.config import LimitsSection, is_loopback
 from tether.service.models import Problem, mistakes
 
@@ -136,22 +136,26 @@ class Application:
                 error_log.exception("request %s failed", request_id)
             await _response_of(problem, getattr(error, "headers", None))(scope, receive, reply)
         finally:
-            route = scope["route"].path if "route" in scope else "other"
-            self._log(scope["method"], route, status, time.perf_counter() - began, caller, request_id)
+            seconds = time.perf_counter() - began
+            self._log(scope["method"], scope.get("template", "other"), status, seconds, caller, request_id)
 
     def _authenticate(self, headers: dict[bytes, bytes]) -> Caller | None:
-        """Who is calling; None if it is nobody that we know. Without tokens it is this machine, under its own name: a
-        foreign name that was pointed at it (DNS rebinding) is refused."""
+        """Who is calling; None if no known token was sent.
+
+        Without tokens the Host header must be a name of this machine: another name that resolves to it (DNS rebinding)
+        is refused.
+        """
         if self._tokens:
             return caller_of(self._tokens, headers.get(b"authorization", b"").decode("latin-1"), time.time())
         host = headers.get(b"host", b"").decode("latin-1")
         name = host[1 : host.find("]")] if host.startswith("[") else host.rpartition(":")[0] or host
         if name != self._host and not is_loopback(name):
             raise HTTPException(403, "without tokens this service answers under this machine's own name only.")
-        return NOBODY_ASKED
+        return LOCAL
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         """Check the caller's role, read and validate the input, and let the handler answer."""
+        request.scope["template"] = endpoint.path  # for metrics and logs: an id in a path could fill both
         if endpoint.role is not None:
             _authorize(request.user, endpoint.role)
         taken = None
@@ -167,13 +171,13 @@ class Application:
             _authorize(scope["user"], "read")
         await self._router.not_found(scope, receive, send)
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request) -> bytearray:
         """The request body: JSON, within the limits on its size, declared or not, and on its time."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             # a page of another site could send anything else here without the browser asking first
             raise HTTPException(415, "send the body as Content-Type: application/json.")
         self._check_size(int(request.headers.get("content-length", 0)))
-        body = b""
+        body = bytearray()
         try:
             async with asyncio.timeout(self._limits.seconds):
                 async for part in request.stream():
@@ -189,17 +193,12 @@ class Application:
             words = f"the body is longer than {self._limits.body_bytes} bytes, the limit of this service."
             raise HTTPException(413, words)
 
-    def _log(
-        self, method: str, route: str, status: int, seconds: float, caller: Caller | None, request_id: str
-    ) -> None:
+    def _log(self, method: str, path: str, status: int, seconds: float, caller: Caller | None, request_id: str) -> None:
         """The metrics and the line in the access log. Neither holds a token, a state or a query."""
-        self._observe(method, route, status, seconds)
+        self._observe(method, path, status, seconds)
         if access_log.isEnabledFor(logging.INFO):
-            line = {
-                "time": round(time.time(), 3), "method": method, "path": route, "status": status,
-                "ms": round(1e3 * seconds, 2), "caller": None if caller is None else caller.name,
-                "request_id": request_id,
-            }  # fmt: skip
+            line = {"time": round(time.time(), 3), "method": method, "path": path, "status": status}
+            line |= {"ms": round(1e3 * seconds, 2), "caller": caller and caller.name, "request_id": request_id}
             access_log.info(json.dumps(line))
 
 
