@@ -100,100 +100,100 @@ class Service:
 
                 signal.signal(number, both)
 
-    async def decide(self, request: Request, asked: models.DecisionRequest) -> Response:
+    async def decide(self, request: Request, body: models.DecisionRequest) -> Response:
         """Ask for a decision. The same Idempotency-Key gets the same decision again."""
         key = request.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= LONGEST_KEY:
             raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
-        decision, logged = await self.hub.decide(asked, key)
+        decision, logged = await self.hub.decide(body, key)
         self.metrics.decided(decision)
         return Json(answer_of(decision, logged), 200 if decision.logged else 503)
 
-    async def record(self, request: Request, told: models.OutcomeRequest) -> Response:
+    async def record(self, request: Request, body: models.OutcomeRequest) -> Response:
         """Report what was seen after a decision. A repeat with the same content is acknowledged again."""
-        recorded = await self.hub.record(told)
+        recorded = await self.hub.record(body)
         self.metrics.recorded(recorded.repeated)
         return Json({"decision_id": recorded.decision_id, "seq": recorded.seq, "repeated": recorded.repeated})
 
-    async def stop(self, request: Request, told: models.OrderRequest) -> Response:
+    async def stop(self, request: Request, body: models.OrderRequest) -> Response:
         """Throw the kill switch: the safe action only, in every process, until it is released."""
-        return await self._order(request, self.hub.advisor.stop, told.why)
+        return await self._order(request, self.hub.advisor.stop, body.why)
 
-    async def resume(self, request: Request, told: models.OrderRequest) -> Response:
+    async def resume(self, request: Request, body: models.OrderRequest) -> Response:
         """Release the kill switch."""
-        return await self._order(request, self.hub.advisor.resume, told.why)
+        return await self._order(request, self.hub.advisor.resume, body.why)
 
-    async def reset_alarm(self, request: Request, told: models.OrderRequest) -> Response:
+    async def reset_alarm(self, request: Request, body: models.OrderRequest) -> Response:
         """Start the tests of the assumptions anew, after an alarm was understood."""
-        return await self._order(request, self.hub.advisor.reset_alarm, told.why)
+        return await self._order(request, self.hub.advisor.reset_alarm, body.why)
 
-    async def set_mode(self, request: Request, told: models.ModeRequest) -> Response:
+    async def set_mode(self, request: Request, body: models.ModeRequest) -> Response:
         """Promote, if the criteria are met, or demote, always. The present mode stays as it is."""
         advisor = self.hub.advisor
 
         def enter(by: str, why: str) -> None:
             advisor.sync()  # another process may have changed the mode
             present = advisor.status().mode
-            if rank(told.mode) > rank(present):
-                advisor.promote(told.mode, by=by, why=why)
-            elif told.mode != present:
-                advisor.demote(told.mode, by=by, why=why)
+            if rank(body.mode) > rank(present):
+                advisor.promote(body.mode, by=by, why=why)
+            elif body.mode != present:
+                advisor.demote(body.mode, by=by, why=why)
             elif not why.strip():
                 raise InputError("`why` must say something: the log is read by people.")
 
-        return await self._order(request, enter, told.why)
+        return await self._order(request, enter, body.why)
 
     async def _order(self, request: Request, order: Callable[..., None], why: str) -> Response:
         """Give an order to the advisor; the answer is the status then."""
         await asyncio.to_thread(order, by=request.user.name, why=why)
         return await self.status(request, None)
 
-    async def status(self, request: Request, asked: None) -> Response:
+    async def status(self, request: Request, query: None) -> Response:
         """Mode, switch, alarm, counts and where the log ends."""
         return await self._read(self.view.status, request.user)
 
-    async def decisions(self, request: Request, asked: models.DecisionsQuery) -> Response:
+    async def decisions(self, request: Request, query: models.DecisionsQuery) -> Response:
         """The last decisions, newest first."""
-        return await self._read(self.view.decisions, asked.limit, asked.before, asked.kind)
+        return await self._read(self.view.decisions, query.limit, query.before, query.kind)
 
-    async def decision(self, request: Request, asked: None) -> Response:
+    async def decision(self, request: Request, query: None) -> Response:
         """One decision with its certificate and its place in the log."""
         return await self._read(self.view.decision, request.path_params["id"])
 
-    async def series(self, request: Request, asked: models.SeriesQuery) -> Response:
+    async def series(self, request: Request, query: models.SeriesQuery) -> Response:
         """Columns for charts."""
-        return await self._read(self.view.series, asked.window, asked.points)
+        return await self._read(self.view.series, query.window, query.points)
 
     async def _read(self, view: Callable[..., dict[str, Any]], *given: Any) -> Response:
         """Answer from a view, which reads the log, in a thread."""
         return Json(await asyncio.to_thread(view, *given))
 
-    async def events(self, request: Request, asked: models.EventsQuery) -> Response:
+    async def events(self, request: Request, query: models.EventsQuery) -> Response:
         """Wait until the log is longer than `after`, at most `wait` seconds."""
-        head = await self.poll.head_after(asked.after, asked.wait)
-        kinds = await asyncio.to_thread(self.view.kinds, asked.after) if head > asked.after else []
+        head = await self.poll.head_after(query.after, query.wait)
+        kinds = await asyncio.to_thread(self.view.kinds, query.after) if head > query.after else []
         return Json({"head": head, "kinds": kinds})
 
-    async def prometheus(self, request: Request, asked: None) -> Response:
+    async def prometheus(self, request: Request, query: None) -> Response:
         """For Prometheus. What the log knows is of its end; the label `worker` marks what is of one process only."""
-        text = self.metrics.text(await asyncio.to_thread(self.view.standing))
+        text = self.metrics.text(await asyncio.to_thread(self.view.advisor_status))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def healthz(self, request: Request, asked: None) -> Response:
+    async def healthz(self, request: Request, query: None) -> Response:
         """The process answers. `open`: the service asks for no tokens."""
         return Json({"status": "ok", "open": self._is_open})
 
-    async def readyz(self, request: Request, asked: None) -> Response:
+    async def readyz(self, request: Request, query: None) -> Response:
         """The log can be read, and could be written when last used."""
         if await self.hub.ready():
             return Json({"status": "ready"})
         return Json({"status": "the log cannot be used: the service's own log says why"}, 503)
 
-    async def page(self, request: Request, asked: None) -> Response:
+    async def page(self, request: Request, query: None) -> Response:
         """The dashboard and its files."""
         return self._pages.response(request.path_params.get("name", "index.html"))
 
-    async def description(self, request: Request, asked: None) -> Response:
+    async def description(self, request: Request, query: None) -> Response:
         """The OpenAPI document."""
         return Json(self._openapi)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class Journal:
         elif entry.kind == "outcome":
             row = self.rows.get(body["decision_id"])
             if row is not None:
-                row["outcome"] = {name: body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
+                row["outcome"] = outcome_of(entry)
                 row["a_0"] = self._a_0_instead(row, body)
         elif entry.kind == "withheld" and body["decision_id"] in self.rows:
             self.rows[body["decision_id"]].update(held(entry))
@@ -221,6 +222,11 @@ def row_of(entry: Entry) -> dict[str, Any]:
     }
 
 
+def outcome_of(entry: Entry) -> dict[str, Any]:
+    """An outcome as its decision's row shows it."""
+    return {name: entry.body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
+
+
 def held(entry: Entry) -> dict[str, Any]:
     """What the row of a decision says once it was withheld: it was a_0 that acted."""
     return {"reason": entry.body["reason"], "detail": entry.body["detail"], "is_baseline": True}
@@ -271,7 +277,7 @@ class View:
             return self._journal, str(error)
         return journal, ""
 
-    def standing(self) -> Status:
+    def advisor_status(self) -> Status:
         """The advisor's status at the end of the log; as of before, and why, while the log is out of reach."""
         try:
             self._advisor.sync()
@@ -345,8 +351,7 @@ class View:
         if withheld is not None:
             row |= held(withheld)
         if outcome is not None:
-            told = outcome.body
-            row["outcome"] = {name: told[name] for name in ("reward", "cost", "applied")} | {"time": outcome.time}
+            row["outcome"] = outcome_of(outcome)
         return {
             **row,
             **{name: body[name] for name in ("certificate", "proposal", "drawn", "key", "observed_at")},
@@ -502,14 +507,10 @@ class Pages:
 
     def __init__(self) -> None:
         found = files("tether.service").joinpath("static").iterdir()
-        self._files = {file.name: file.read_bytes() for file in found if _suffix(file.name) in STATIC_TYPES}
+        self._files = {file.name: file.read_bytes() for file in found if PurePath(file.name).suffix in STATIC_TYPES}
 
     def response(self, name: str) -> Response:
         """One file, with the headers that keep a browser from loading anything from elsewhere."""
         if name not in self._files:
             raise HTTPException(404, f"there is no page {name!r:.80}.")
-        return Response(self._files[name], headers=PAGE_HEADERS, media_type=STATIC_TYPES[_suffix(name)])
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :]
+        return Response(self._files[name], headers=PAGE_HEADERS, media_type=STATIC_TYPES[PurePath(name).suffix])
