@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tether.lab.worlds.heating import heating
+from tether import heating
 
 WORLD = heating(np.random.default_rng(7))
 problem = WORLD.problem
