@@ -10,6 +10,6 @@ def on_page_content(html: str, **_: object) -> str:
     """Mark the places where the code in table cells may break."""
 
     def mark(code: re.Match[str]) -> str:
-        return code.group(1) + re.sub(r"((?:::|[./_])(?=\w))", r"\1<wbr>", code.group(2)) + code.group(3)
+        return code.group(1) + re.sub(r"(?<=\w)((?:::|[./_])(?=\w))", r"\1<wbr>", code.group(2)) + code.group(3)
 
     return CELL.sub(lambda cell: CODE.sub(mark, cell.group()), html)

@@ -138,6 +138,23 @@ def test_commands_are_recognised():
     assert wrong_command("tether reproduce figure1 --quickly") == "--quickly"
 
 
+# Symbols
+
+EMPHASIS = re.compile(r"[γθμηwxV]\*(?![*\s.,;:)])|(?<![\w\\])_(?=[\w{(])")
+
+
+def prose(text):
+    """A page without its code, in blocks or in a line."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return re.sub(r"^ {4}.*$|`[^`\n]*`", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_symbols_are_not_read_as_emphasis(page):
+    """The star of γ\\* and the index of ‖x‖\\_G are escaped: else a pair of them is set in italics and lost."""
+    assert [match.group() for match in EMPHASIS.finditer(prose(page.read_text()))] == []
+
+
 # The API page
 
 API = (ROOT / "docs/api.md").read_text()
