@@ -1,8 +1,7 @@
 """Dose titration: what the learner prescribes after 0, 100 and 600 patients, and the certificate behind each dose."""
 
-from tether import SlucbQvi, StarAction, dosing
+from tether import SlucbQvi, StarAction, Streams, dosing
 from tether.lab.worlds.dosing import DIRECTIONS, STAGES, TYPES
-from tether.lab.worlds.linear_mdp import Streams
 
 streams = Streams.from_seed(0)
 world = dosing(streams.instance)

@@ -3,8 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from tether import SlucbQvi, synthetic
-from tether.lab.worlds.linear_mdp import LinearMDP, Streams
+from tether import LinearMDP, SlucbQvi, Streams, synthetic
 
 
 def play(agent: SlucbQvi, world: LinearMDP, streams: Streams, episodes: int) -> float:

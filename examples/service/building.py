@@ -1,8 +1,8 @@
-"""The building of the tutorial: what the learner is told (`problem`), and a simulated house to try it on (`WORLD`)."""
+"""The building of the tutorial: what the learner knows (`problem`), and a simulated house (`WORLD`)."""
 
 import numpy as np
 
-from tether.lab.worlds.heating import heating
+from tether import heating
 
 WORLD = heating(np.random.default_rng(7))
 problem = WORLD.problem

@@ -11,9 +11,8 @@ import time
 
 from building import WORLD
 
-from tether.lab.worlds.linear_mdp import Streams
+from tether import StarAction, Streams
 from tether.problem.action_sets import feature_of
-from tether.records import StarAction
 from tether.service.client import Client, action_of
 
 

@@ -27,17 +27,16 @@ if TYPE_CHECKING:
         TetherError,
     )
     from tether.gym.bridge import Bridge
-    from tether.gym.learn import learn
-    from tether.gym.result import LearningResult
+    from tether.gym.learn import LearningResult, learn
     from tether.lab.worlds.ad_load import ad_load
     from tether.lab.worlds.dosing import dosing
     from tether.lab.worlds.heating import heating
     from tether.lab.worlds.lake import frozen_lake
-    from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
+    from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP, Streams
     from tether.lab.worlds.synthetic import not_star_convex, synthetic
     from tether.live.advisor import Advisor
     from tether.live.policy import Criteria, Guards
-    from tether.live.records import Certificate, LiveDecision
+    from tether.live.records import Certificate, LiveDecision, StateCodec
     from tether.problem.action_sets import FiniteActions, StarActions
     from tether.problem.problem import Problem
     from tether.records import CostBound, Decision, Mixture, Radius, StarAction, Transition
@@ -61,11 +60,12 @@ _HOME = {
     "CertifiedSet": "tether.agents.certified",
     "certified_set": "tether.agents.certified",
     "learn": "tether.gym.learn",
-    "LearningResult": "tether.gym.result",
+    "LearningResult": "tether.gym.learn",
     "Bridge": "tether.gym.bridge",
     "Advisor": "tether.live.advisor",
     "LiveDecision": "tether.live.records",
     "Certificate": "tether.live.records",
+    "StateCodec": "tether.live.records",
     "Guards": "tether.live.policy",
     "Criteria": "tether.live.policy",
     "Monitor": "tether.check.monitor",
@@ -73,6 +73,7 @@ _HOME = {
     "Report": "tether.check.report",
     "Finding": "tether.check.report",
     "LinearMDP": "tether.lab.worlds.linear_mdp",
+    "Streams": "tether.lab.worlds.linear_mdp",
     "synthetic": "tether.lab.worlds.synthetic",
     "not_star_convex": "tether.lab.worlds.synthetic",
     "frozen_lake": "tether.lab.worlds.lake",

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
-from tether.check.evidence import (
+from tether.check.monitor import (
     PRICES,
     RIDGES,
     SCALES,

@@ -1,13 +1,14 @@
 """Problem.check: verdicts, evidence and ways out."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from contract.worlds import many_actions, small_world, two_constraints
-from tether import FiniteActions, Problem, SlucbQvi, StarActions, Transition
-from tether.check.problem_check import SHARE, first_new, learner_after, prepare, reach_after, survey
+from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
+from tether.check.problem_check import SHARE, SafePlay, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
 
@@ -21,6 +22,11 @@ def lazy(actions, cost=0.1, **told):
     """A problem that looks at its states only when asked."""
     settings = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "dimension": 2, "states": [0, 1], **told}
     return Problem(actions=actions, baseline_cost=lambda step, state: cost, **settings)
+
+
+def safe_play(problem, *, randomised=False):
+    """The outlook's safe play over all listed states."""
+    return SafePlay(problem, survey(problem, None, np.random.default_rng(0)), randomised)
 
 
 def verdicts(report):
@@ -114,7 +120,7 @@ def test_many_states_are_sampled_by_the_given_stream():
 def test_the_radius_after_safe_play_is_the_agents_own():
     """The learner observes a_0 in every state in turn; its kernel's β must be what the outlook computed before."""
     world = small_world()
-    agent, play = SlucbQvi(world.problem), prepare(world.problem, survey(world.problem, None, np.random.default_rng(0)))
+    agent, play = SlucbQvi(world.problem), safe_play(world.problem)
     for turn in range(25):
         for state in range(4):
             for step in range(3):
@@ -123,18 +129,23 @@ def test_the_radius_after_safe_play_is_the_agents_own():
                 agent.observe(Transition(step, state, known.actions.phi_0, 0.0, cost, state))
         if turn in (0, 24):
             agent.plan()
-            rules, costs = learner_after(world.problem, play, 3 * 4 * (turn + 1))
+            rules, costs = play.learner_after(3 * 4 * (turn + 1))
             assert cost_radius(agent.costs, agent.rules, 1, 0) == pytest.approx(
                 cost_radius(costs, rules, 1, 0), rel=1e-6
             )
             assert agent.costs.facts.count.tolist() == costs.facts.count.tolist()
 
 
-@pytest.mark.parametrize("world", [small_world(), two_constraints()], ids=["one", "two constraints"])
+ROUGH = synthetic(Streams.from_seed(5).instance, states=4, rays=6, dimension=3, horizon=2, cost_error=0.05)
+
+
+@pytest.mark.parametrize(
+    "world", [small_world(), two_constraints(), ROUGH], ids=["one", "two constraints", "rough safe costs"]
+)
 def test_promised_lengths_after_safe_play_are_never_beyond_the_agents_own(world):
     """Noise-free safe outcomes; the outlook takes the smallest length over the steps, the learner that of its step."""
     problem = world.problem
-    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
+    play = safe_play(problem)
     agent = SlucbQvi(problem)
     states = list(problem.states)
     for _ in range(10):
@@ -143,7 +154,7 @@ def test_promised_lengths_after_safe_play_are_never_beyond_the_agents_own(world)
                 known = problem.look_up(state)
                 costs = tuple(known.baseline_cost[step])
                 agent.observe(Transition(step, state, known.actions.phi_0, 0.0, costs, state))
-    found = reach_after(problem, play, 10 * len(states) * problem.horizon).lengths
+    found = play.reach_after(10 * len(states) * problem.horizon).lengths
     agent.plan()
     explored = 0
     for state in states:
@@ -158,8 +169,8 @@ def test_promised_lengths_after_safe_play_are_never_beyond_the_agents_own(world)
 def test_a_length_worked_out_by_hand():
     """φ_0 = e_1, x = e_2, τ_s = 0.1, τ = 0.5, nothing seen: width = 1/√λ, mean = 0, and β_s² = β² − λτ_s²."""
     problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]))
-    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
-    reach = reach_after(problem, play, 0)
+    play = safe_play(problem)
+    reach = play.reach_after(0)
     bound = np.sqrt(reach.radius**2 - play.ridge * 0.01) / np.sqrt(play.ridge)
     assert reach.lengths[0][0] == pytest.approx(0.4 / (bound - 0.1))
 
@@ -173,11 +184,11 @@ def test_safe_play_that_teaches_nothing_is_called_never_and_says_where():
 
 def test_between_two_actions_of_a_finite_set_nothing_is_certified():
     problem = lazy(lambda s: FiniteActions([[1.0, 0.0], [0.0, 1.0]], 0))
-    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
-    assert reach_after(problem, play, 100).lengths[0].tolist() == [0.0]
+    play = safe_play(problem)
+    assert play.reach_after(100).lengths[0].tolist() == [0.0]
     assert problem.check()[RADIUS].verdict == "fails"
-    mixing = prepare(problem, survey(problem, None, np.random.default_rng(0)), randomised=True)
-    assert 0.0 < reach_after(problem, mixing, 100).lengths[0][0] < 1.0
+    mixing = safe_play(problem, randomised=True)
+    assert 0.0 < mixing.reach_after(100).lengths[0][0] < 1.0
 
 
 def test_the_outlook_finds_the_first_step_at_which_something_is_certified():
@@ -190,10 +201,10 @@ def test_the_outlook_finds_the_first_step_at_which_something_is_certified():
         baseline_cost=lambda step, state: float(gamma @ safe[state]),
         horizon=1, threshold=0.36, noise=0.3, dimension=3, states=[0, 1, 2],
     )  # fmt: skip
-    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
-    assert first_new(problem, play) == 2
-    assert max(length.max() for length in reach_after(problem, play, 2).lengths) == 1.0
-    assert max(length.max() for length in reach_after(problem, play, 1).lengths) < 1.0
+    play = safe_play(problem)
+    assert play.first_new() == 2
+    assert max(length.max() for length in play.reach_after(2).lengths) == 1.0
+    assert max(length.max() for length in play.reach_after(1).lengths) < 1.0
     assert problem.check(steps=2)[OUTLOOK].verdict == "holds"
     late = problem.check(steps=1)[OUTLOOK]
     assert late.verdict == "fails" and "only after 2 steps" in late.evidence
@@ -208,9 +219,9 @@ def test_on_rays_small_lengths_are_enough_to_start():
 
 def test_rays_have_a_certified_length_from_the_first_step_on():
     problem = small_world().problem
-    play = prepare(problem, survey(problem, None, np.random.default_rng(0)))
-    lengths = np.concatenate(reach_after(problem, play, 0).lengths)
-    assert (lengths > 0.0).all() and lengths.max() >= SHARE and first_new(problem, play) == 0
+    play = safe_play(problem)
+    lengths = np.concatenate(play.reach_after(0).lengths)
+    assert (lengths > 0.0).all() and lengths.max() >= SHARE and play.first_new() == 0
 
 
 @pytest.mark.parametrize(
@@ -263,6 +274,41 @@ def test_declared_safe_costs_are_compared_with_logged_ones():
         finding = problem.check(log)["A2: safe costs as declared"]
         assert finding.verdict == verdict
     assert "at step 0, state 0 costs are off by [0.09" in finding.evidence
+
+
+def test_meeting_another_state_is_no_evidence_against_declared_costs():
+    """What an adaptive log could exploit: leave a state that agrees for a fresh one, whose evidence starts at 1. All
+    outcomes are as declared, so that no further one may raise the evidence, in whichever state it is."""
+    problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), states=range(40))
+    rows = [Transition(0, state, np.array([1.0, 0.0]), 0.5, 0.1, None) for state in [0] * 100 + list(range(1, 40))]
+
+    def evidence(count):
+        text = problem.check(rows[:count])["A2: safe costs as declared"].evidence
+        return float(re.search("log evidence (.*?),", text)[1])
+
+    found = [evidence(count) for count in (1, 100, 101, 120, len(rows))]
+    assert found == sorted(found, reverse=True) and found[-1] < found[0] < 0.0
+
+
+def test_declared_safe_costs_may_be_off_by_their_declared_error():
+    """Declared 0.1, truly 0.15; an error bar of 0.06 covers that, one of 0.02 does not. σ = 0.1, 400 outcomes."""
+    rng = np.random.default_rng(0)
+    log = [Transition(0, 0, np.array([1.0, 0.0]), 0.5, 0.15 + 0.1 * rng.standard_normal(), 0) for _ in range(400)]
+    for error, verdict in ((0.06, "holds"), (0.02, "fails")):
+        problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), baseline_cost_error=error)
+        assert problem.check(log)["A2: safe costs as declared"].verdict == verdict
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(0.06, "holds"), (0.04, "cannot be known"), (0.02, "fails")])
+def test_declared_safe_costs_need_be_linear_only_up_to_their_declared_error(error, verdict):
+    """One safe feature in three states with costs 0.1, 0.1, 0.175: least squares gives 0.125, misses by 0.05 at most
+    and by 0.035 in the root mean square; the best γ, 0.1375, misses by 0.0375."""
+    problem = Problem(
+        actions=lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]),
+        baseline_cost=lambda step, state: (0.1, 0.1, 0.175)[state], baseline_cost_error=error,
+        horizon=1, threshold=0.5, noise=0.1, dimension=2, states=[0, 1, 2],
+    )  # fmt: skip
+    assert problem.check()["A1: declared safe costs are linear in φ"].verdict == verdict
 
 
 def test_the_states_of_a_log_stand_in_for_a_list_of_states():

@@ -25,7 +25,7 @@ from tether.lab.cisr.curves import (
     unit_table,
 )
 from tether.lab.cisr.env import BY_NAME
-from tether.lab.cisr.teacher import TEACHERS, CurriculumTeacher, Observation
+from tether.lab.cisr.teacher import TEACHERS, CurriculumTeacher, UnitLog
 from tether.lab.cisr.train import jobs, write_collected
 
 FILE = resources.files("tether.lab.cisr") / "curves.json"
@@ -94,7 +94,7 @@ def test_the_recorded_interventions_are_what_the_teacher_would_choose(curve):
         teacher = CurriculumTeacher()
         for name, value, excess in zip(curve.intervention, curve.training_return, curve.excess, strict=True):
             assert teacher.choose().name == name
-            teacher.observe(Observation(value, excess))
+            teacher.observe(UnitLog(value, excess))
     else:
         assert set(curve.intervention) == {curve.teacher}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tether.errors import InputError
-from tether.lab.cisr.training import evaluate
+from tether.lab.cisr.train import evaluate
 from tether.lab.worlds.lake import CELLS, DANGER, ENDS, GOAL, SIZE, START, transition_law
 
 LEFT, RIGHT, DOWN, UP = range(4)

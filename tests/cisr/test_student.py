@@ -135,7 +135,7 @@ def test_an_interrupted_training_goes_on_where_it_stopped(tmp_path, monkeypatch)
 
 def test_the_search_returns_the_best_of_its_points():
     pytest.importorskip("optuna", reason="Optuna is not installed here; `make test-cisr` has it")
-    from tether.lab.cisr.search import search_curriculum
+    from tether.lab.cisr.train import search_curriculum
 
     found, objective = search_curriculum(0, TINY, random_points=2, further_points=1, units=1)
     again, same = search_curriculum(0, TINY, random_points=2, further_points=1, units=1)

@@ -13,7 +13,7 @@ from tether.lab.cisr.teacher import (
     Curriculum,
     CurriculumTeacher,
     FixedTeacher,
-    Observation,
+    UnitLog,
     make_teacher,
 )
 
@@ -25,7 +25,7 @@ def choices(teacher, observations):
     chosen = []
     for seen in observations:
         chosen.append(teacher.choose().name)
-        teacher.observe(Observation(*seen))
+        teacher.observe(UnitLog(*seen))
     return chosen
 
 
@@ -67,7 +67,7 @@ def test_the_bandit_then_follows_the_largest_change_up_or_down():
     visits = Counter()
     for _ in range(6):
         name = teacher.choose().name
-        teacher.observe(Observation(change[name] * visits[name], 0.0))
+        teacher.observe(UnitLog(change[name] * visits[name], 0.0))
         visits[name] += 1
     assert teacher.choose() is SR2
 
@@ -79,10 +79,10 @@ def test_the_bandit_forgets_what_is_older_than_its_window():
     visits = Counter()
     for _ in range(6):
         name = teacher.choose().name
-        teacher.observe(Observation(change[name] * visits[name], 0.0))
+        teacher.observe(UnitLog(change[name] * visits[name], 0.0))
         visits[name] += 1
     assert teacher.choose() is SR2
-    teacher.observe(Observation(-3.0, 0.0))
+    teacher.observe(UnitLog(-3.0, 0.0))
     assert teacher.choose() is HR
 
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from tether.errors import TetherError
-from tether.lab.cisr.search import search_curriculum
 from tether.lab.cisr.student import Student, StudentSpec
+from tether.lab.cisr.train import search_curriculum
 
 
 def test_a_student_says_what_it_needs(monkeypatch):

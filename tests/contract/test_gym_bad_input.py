@@ -181,8 +181,10 @@ def test_mixtures_need_the_cost_of_the_safe_action():
 
 
 def test_settings_that_are_unknown_or_given_twice_are_refused():
-    with pytest.raises(TypeError, match="treshold"):
+    with pytest.raises(TypeError, match=r"treshold.*did you mean 'threshold'"):
         learn(Shop(), treshold=0.5, **SHOP)
+    with pytest.raises(TypeError, match="'zzz'; it takes env, features, safe_action"):
+        learn(Shop(), zzz=0.5, **SHOP)
     with pytest.raises(TypeError, match="safe_action"):
         learn(Shop(), **without(SHOP, "safe_action"))
     with pytest.raises(InputError, match=r"\['threshold'\] belong to the Bridge"):

@@ -1,6 +1,7 @@
 """Any Gymnasium environment as a problem: learn, Bridge, and what they keep to."""
 
 import signal
+from inspect import Parameter, signature
 from itertools import pairwise
 
 import gymnasium
@@ -186,7 +187,7 @@ def test_a_box_becomes_rays_to_its_walls_and_single_precision_never_lengthens_a_
     result = run(env, 100, **VALVE, stationary=True, on_step=lambda d, t: decisions.append(d))
     assert result.bridge.has_rays
     np.testing.assert_allclose(
-        result.bridge._choices.points(np.zeros(2))[1], [[1, 1], [-1, 1], [0, 4], [0, 0]], atol=1e-12
+        result.bridge.action_sets.points(np.zeros(2))[1], [[1, 1], [-1, 1], [0, 4], [0, 0]], atol=1e-12
     )
     safe = np.array([0.0, 1.0])
     ends = np.array([[1, 1], [-1, 1], [0, 4], [0, 0]], dtype=float)
@@ -239,6 +240,17 @@ def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
     assert run(Valve(), 1, **VALVE).agent.config == SlucbConfig(backup="lean", replan="on-growth")
     chosen = run(Shop(), 1, stationary=True, config=SlucbConfig(explorer="plain"), **SHOP).agent.config
     assert (chosen.explorer, chosen.pooled) == ("plain", True)
+
+
+def test_learn_names_every_option_of_a_bridge_with_its_type_and_default():
+    """`learn` forwards them; the three that a Bridge requires may be missing only because `env` may be a Bridge."""
+    own, of_bridge = signature(learn), signature(Bridge)
+    for name, option in of_bridge.parameters.items():
+        if option.default is not Parameter.empty:
+            assert own.parameters[name].default == option.default
+            assert own.parameters[name].annotation == option.annotation
+        else:
+            assert name == "env" or own.parameters[name].default is None
 
 
 def test_owning_the_loop_gives_the_same_run_as_learn():

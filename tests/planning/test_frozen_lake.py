@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tether import RslucbQvi, SlucbConfig
+from tether import Decision, Radius, RslucbQvi, SlucbConfig
 from tether.lab.worlds.lake import (
     ACTIONS,
     CELLS,
@@ -140,6 +140,18 @@ class TestCosts:
         np.testing.assert_array_equal(world.arrival_cost, np.isin(np.arange(CELLS), DANGER)[None].astype(float))
         np.testing.assert_allclose(transition_law() @ world.arrival_cost[0], risks())
         assert world.problem.noise == (0.5,)
+
+    def test_a_step_observes_whether_it_ended_in_danger_and_pays_from_the_table(self):
+        """Beside danger at (2, 0), sixty moves down from (1, 0): 0.9 of them fall. Gaussian noise would give neither
+        0 nor 1."""
+        world, streams = lake(costs="bernoulli", reward="table"), Streams.from_seed(4)
+        state = cell(1, 0)
+        feature = world.problem.actions(state).endpoints[DOWN]
+        chosen = Decision(0, 0, state, DOWN, feature, False, "best", (), Radius(0.0, "none"), 0.0, 0)
+        seen = [world.step(chosen, streams) for _ in range(60)]
+        assert [t.cost for t in seen] == [float(t.next_state in DANGER) for t in seen]
+        assert {t.cost for t in seen} == {0.0, 1.0}
+        assert {t.reward for t in seen} == {world.rewards[state, DOWN]}
 
 
 class TestFeatures:

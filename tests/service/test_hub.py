@@ -10,8 +10,9 @@ from tether.live import advisor as live_advisor
 from tether.live.judge import judge
 from tether.live.log.store import Head
 from tether.live.records import LiveDecision
-from tether.service.hub import Hub, Watch
+from tether.service.hub import Hub
 from tether.service.models import DecisionRequest
+from tether.service.views import LogPoll
 
 
 class Counting:
@@ -152,7 +153,7 @@ def test_the_status_is_computed_under_the_advisors_lock():
         assert client.get("/v1/status").json()["model_hash"] == plain(0)
 
 
-def test_a_watch_outlives_whatever_the_log_raises():
+def test_a_poll_outlives_whatever_the_log_raises():
     class Broken:
         fails = 0
 
@@ -163,9 +164,9 @@ def test_a_watch_outlives_whatever_the_log_raises():
             return Head(self.fails, "")
 
     async def run():
-        watch = Watch(Broken())
-        grown = await watch.head_after(2, 5.0)
-        await watch.close()
+        poll = LogPoll(Broken())
+        grown = await poll.head_after(2, 5.0)
+        await poll.close()
         return grown
 
     assert asyncio.run(run()) == 3

@@ -2,8 +2,9 @@
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from re import fullmatch
 from typing import Any
 
 import numpy as np
@@ -94,18 +95,13 @@ def _number(text: str | None) -> float:
 
 def _joined(columns: dict[str, list[Any]]) -> dict[str, Any]:
     """Columns phi_0, phi_1, … and cost_0, … put together; others as they are."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {name: columns[name] for name in ("phi", "cost", "reward", "step") if name in columns}
     for name in ("phi", "cost"):
-        parts = sorted((c for c in columns if _is_part(c, name)), key=lambda c: int(c.removeprefix(f"{name}_")))
+        parts = [column for column in columns if fullmatch(rf"{name}_[0-9]+", column)]
         if parts:
+            parts.sort(key=lambda column: int(column.split("_")[1]))
             found[name] = np.array([columns[part] for part in parts], dtype=np.float64).T
-        elif name in columns:
-            found[name] = columns[name]
-    return found | {name: columns[name] for name in ("reward", "step") if name in columns}
-
-
-def _is_part(column: str, name: str) -> bool:
-    return column.startswith(f"{name}_") and column.removeprefix(f"{name}_").isdigit()
+    return found
 
 
 def _from_arrays(problem: Problem, arrays: Mapping[str, Any]) -> Log:
@@ -135,8 +131,7 @@ def _from_transitions(problem: Problem, transitions: list[Transition]) -> Log:
         "reward": [t.reward for t in transitions],
         "step": [t.step for t in transitions],
     }
-    plain = _from_arrays(problem, arrays)
-    return Log(plain.feature, plain.cost, plain.reward, plain.step, tuple(t.state for t in transitions))
+    return replace(_from_arrays(problem, arrays), states=tuple(t.state for t in transitions))
 
 
 def _checked(problem: Problem, log: Log) -> Log:

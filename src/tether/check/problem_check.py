@@ -1,24 +1,80 @@
-"""The states that a check looks at: their action sets and declared safe costs, gathered without refusing any."""
+"""`Problem.check`: every assumption that can be tested, from the problem alone, from logged outcomes, and by looking
+ahead at what safe play would certify."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log as ln
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tether.check.evidence import SCALES, log_mean
 from tether.check.logs import Log, as_log
-from tether.check.monitor import MESSAGES, SHARES, Monitor
-from tether.check.report import Finding, Report, Verdict
+from tether.check.monitor import MESSAGES, SCALES, SHARES, Monitor, log_mean
+from tether.check.report import Finding, Report, judged, unknown
 from tether.errors import InputError, TetherError
+from tether.kernels.bound import examine, fit_costs, limit_lengths
+from tether.kernels.model import ADAPTIVE, BEST, KNOWN, MEASURED, SMALLEST, VISITED, Rules, new_plan
+from tether.kernels.plan import build, scratch_for, tables_of
+from tether.kernels.radius import cost_radius, default_cost_ridge
+from tether.kernels.ridge import Costs, new_costs, new_values, project_rows, refresh_spectrum, remember
 from tether.problem.action_sets import NORM_TOLERANCE, ActionSet, FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.records import Array, State
 
-if TYPE_CHECKING:
-    from tether.kernels.model import Rules
-    from tether.kernels.ridge import Costs
+UNKNOWABLE = (
+    unknown(
+        "A1: linear dynamics",
+        "P(s'|s,a) = ⟨μ*(s'), φ⟩ would need every next state; no bound on a cost rests on it",
+        "if it fails, learning may be slow or poor, not unsafe",
+    ),
+    unknown(
+        "A3: sub-Gaussian tails",
+        "rare large noise may not have shown yet; the noise test sees it only once it happens",
+        "clip or bound the measured cost, so that the tails cannot be heavy",
+    ),
+)
+
+
+def check_problem(
+    problem: Problem,
+    log: Any = None,
+    *,
+    states: Iterable[State] | None = None,
+    steps: int = 10_000,
+    level: float | None = None,
+    pooled: bool = False,
+    randomised: bool = False,
+    rng: np.random.Generator | None = None,
+) -> Report:
+    """Test the assumptions of a problem; `print` the report.
+
+    Args:
+        problem: what the learner is told.
+        log: outcomes in the order in which they happened: Transitions, or a mapping of arrays phi (n, d), cost (n, M),
+            and if known reward (n,) and step (n,).
+        states: what to look at, where the problem does not list its states.
+        steps: how many steps of safe play you can afford before something new must be certified.
+        level: the probability that tests on the log reject although everything holds; δ unless given. The tests of
+            costs share one level, that of declared safe costs and that of rewards have one of their own.
+        pooled: γ*_h does not depend on h.
+        randomised: RSLUCB-QVI will be used, for which Assumption 5 is not needed.
+        rng: draws states, where there are more than 500.
+    """
+    if not isinstance(steps, int | np.integer) or steps < 1:
+        raise InputError(f"steps must be an integer >= 1, but is {steps!r}.")
+    level = problem.confidence if level is None else level
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level must lie in (0, 1), but is {level}: it is the probability of a false alarm.")
+    logged = None if log is None else as_log(problem, log)
+    if states is None and problem.states is None and logged is not None and logged.states is not None:
+        states = list({problem.key_of(state): state for state in logged.states}.values())
+    seen = survey(problem, states, rng or np.random.default_rng(0))
+    findings = from_problem(problem, seen, randomised)
+    findings += without_log() if logged is None else from_log(problem, logged, level, pooled)
+    return Report((*findings, *UNKNOWABLE, *from_safe_play(problem, seen, int(steps), randomised)))
+
+
+# The states that are looked at: their action sets and declared safe costs, gathered without refusing any.
 
 MOST_STATES = 500
 """More states than that are sampled."""
@@ -72,15 +128,7 @@ def survey(problem: Problem, states: Iterable[State] | None, rng: np.random.Gene
     return Survey(tuple(playable), tuple(sets), costs, len(found) if len(chosen) < len(found) else len(playable))
 
 
-def rank_of(rows: Array) -> int:
-    """How many directions the rows span, up to a relative 1e-9."""
-    if not rows.size:
-        return 0
-    singular = np.linalg.svd(rows, compute_uv=False)
-    return int((singular > 1e-9 * max(float(singular[0]), 1e-300)).sum())
-
-
-# What can be told from the problem alone: norms, safe actions, star-convexity, spans, and what safe costs imply.
+# What can be told from the problem alone.
 
 FIT = 1e-6
 """How far declared safe costs may be from linear, relative to the largest of them."""
@@ -89,10 +137,10 @@ FIT = 1e-6
 def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Finding]:
     """Every finding that needs no data."""
     if not seen.sets:
-        text = "the problem lists no states, and none were given"
-        return [Finding("states", "cannot be known", text, "pass states=[...], or a log of Transitions")]
+        why = "the problem lists no states, and none were given"
+        return [unknown("states", why, "pass states=[...], or a log of Transitions")]
     return [
-        norms(problem, seen),
+        norms(problem, seen.features, f"A4: ‖φ(s,a)‖ <= {problem.feature_norm:.4g}", seen.where),
         safe_features(seen),
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
@@ -101,16 +149,14 @@ def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Findi
     ]
 
 
-def norms(problem: Problem, seen: Survey) -> Finding:
+def norms(problem: Problem, features: Array, name: str, where: str) -> Finding:
     """Assumption 4: ‖φ(s, a)‖ <= the declared limit."""
-    features = seen.features
-    worst = float(np.linalg.norm(features, axis=1).max())
-    fine = worst <= problem.feature_norm * (1.0 + NORM_TOLERANCE)
-    return Finding(
-        f"A4: ‖φ(s,a)‖ <= {problem.feature_norm:.4g}",
-        "holds" if fine else "fails",
-        f"the largest norm is {worst:.4g}, over {len(features)} features of {seen.where}",
-        "" if fine else f"divide all features by {worst:.4g}, or declare feature_norm={worst:.4g}",
+    limit, worst = problem.feature_norm, float(np.linalg.norm(features, axis=1).max())
+    return judged(
+        name,
+        worst <= limit * (1.0 + NORM_TOLERANCE),
+        f"the largest norm is {worst:.4g}, over {len(features)} features of {where}",
+        f"divide all features by {worst:.4g}, or declare feature_norm={worst:.4g}; agents refuse longer ones",
     )
 
 
@@ -121,73 +167,78 @@ def safe_features(seen: Survey) -> Finding:
     evidence = f"the smallest norm is {sizes.min():.4g}, in {seen.where}"
     if zero:
         evidence = f"zero in {len(zero)} of {seen.where}, for instance {zero[0]!r}"
-    way_out = "append a constant feature, so that every action has a non-zero one" if zero else ""
-    return Finding("A2: safe features are not zero", "fails" if zero else "holds", evidence, way_out)
+    way_out = "append a constant feature, so that every action has a non-zero one"
+    return judged("A2: safe features are not zero", not zero, evidence, way_out)
 
 
 def safe_costs(problem: Problem, seen: Survey) -> Finding:
     """Assumption 2: τ_h(s) is known and under τ."""
     name = "A2: the safe action costs less than τ"
     if problem.baseline_cost is None:
-        return Finding(
+        return unknown(
             name,
-            "cannot be known",
             "no safe costs were declared: you vouch that each is under τ, and nothing is conditioned on them",
             "declare baseline_cost where it is known: bounds get tighter, and learning starts sooner",
         )
     gaps = np.asarray(problem.threshold) - seen.costs  # (S, H, M)
     if not np.isfinite(seen.costs).all():
         row, step, _ = np.argwhere(~np.isfinite(seen.costs))[0]
-        return Finding(name, "fails", f"τ_h(s) is not finite at step {step}, state {seen.states[row]!r}", "declare it")
+        return judged(name, False, f"τ_h(s) is not finite at step {step}, state {seen.states[row]!r}", "declare it")
     row, step, constraint = np.unravel_index(int(gaps.argmin()), gaps.shape)
     where = f"step {step}, state {seen.states[row]!r}" + (f", cost {constraint}" if problem.constraints > 1 else "")
     evidence = f"the smallest gap τ − τ_h(s) is {gaps.min():.4g} (at {where}), the median {np.median(gaps):.4g}"
     if gaps.min() > 0.0:
-        return Finding(name, "holds", f"{evidence}, in {seen.where}")
+        return judged(name, True, f"{evidence}, in {seen.where}")
     if problem.tight_baseline == "baseline" and (gaps > 0.0).all(axis=(1, 2)).any():
-        return Finding(name, "holds", f"{evidence}; where there is no gap a_0 is played, as tight_baseline asks")
+        return judged(name, True, f"{evidence}; where there is no gap a_0 is played, as tight_baseline asks")
     way_out = "name a safer action, raise τ, or set tight_baseline='baseline' to play a_0 there without learning"
     share = float((gaps <= 0.0).any(axis=(1, 2)).mean())
-    return Finding(name, "fails", f"{evidence}; {share:.0%} of the states have no gap", way_out)
+    return judged(name, False, f"{evidence}; {share:.0%} of the states have no gap", way_out)
 
 
 def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
-    """Assumptions 1 and 4 on what was declared: some γ with ‖γ‖ <= B must give every τ_h(s)."""
+    """Assumptions 1 and 4 on what was declared: some γ with ‖γ‖ <= B must give every τ_h(s), up to its declared error.
+
+    Where least squares misses by more than the error in the root mean square, every γ does so somewhere.
+    """
     name = "A1: declared safe costs are linear in φ"
     if problem.baseline_cost is None or not np.isfinite(seen.costs).all():
-        return Finding(name, "cannot be known", "the safe costs are not all declared")
+        return unknown(name, "the safe costs are not all declared")
     phi_0, flat = seen.phi_0, seen.costs.reshape(len(seen.sets), -1)
     gamma = np.linalg.lstsq(phi_0, flat, rcond=1e-9)[0]  # the shortest γ of each step and constraint (d, H·M)
-    misfit = float(np.abs(phi_0 @ gamma - flat).max())
-    if not misfit <= FIT * max(1.0, float(np.abs(flat).max())):
-        return Finding(
-            name,
-            "fails",
-            f"no γ gives them: the best one misses by up to {misfit:.3g}, in {seen.where}",
-            "correct baseline_cost, or add the feature that the safe costs depend on",
-        )
+    missed = np.abs(phi_0 @ gamma - flat)
+    error = np.tile(problem.baseline_cost_error, problem.horizon)  # (H·M,)
+    allowed = error + FIT * max(1.0, float(np.abs(flat).max()))
+    way_out = "correct baseline_cost, or add the feature that the safe costs depend on"
+    if not (missed <= allowed).all():
+        evidence = f"no γ gives them: the best one misses by up to {missed.max():.3g}, in {seen.where}"
+        if error.any() and (np.sqrt((missed**2).mean(axis=0)) <= allowed).all():
+            return unknown(name, f"least squares misses by up to {missed.max():.3g}; another γ may be within the error")
+        return judged(name, False, evidence, way_out)
+    if error.any():
+        return judged(name, True, f"some γ gives them within their declared error, in {seen.where}")
     needed = np.linalg.norm(gamma, axis=0).reshape(problem.horizon, problem.constraints).max(axis=0)
-    over = needed > np.asarray(problem.gamma_norm) * (1.0 + 1e-9)
-    evidence = f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(np.asarray(problem.gamma_norm))}"
-    verdict: Verdict = "fails" if over.any() else "holds"
-    return Finding(name, verdict, evidence, f"raise gamma_norm to {_numbers(needed)} or more" if over.any() else "")
+    bound = np.asarray(problem.gamma_norm)
+    return judged(
+        name,
+        not (needed > bound * (1.0 + 1e-9)).any(),
+        f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}",
+        f"raise gamma_norm to {_numbers(needed)} or more",
+    )
 
 
 def star_convex(seen: Survey, randomised: bool) -> Finding:
     """Assumption 5 (Definition 1). Mixtures of a_0 and an action stand in for rays, in expectation."""
+    name = "A5: star-convex action sets"
     if randomised:
-        return Finding(
-            "A5: star-convex action sets", "holds", "not needed: RSLUCB-QVI mixes, and bounds expected costs"
-        )
+        return judged(name, True, "not needed: RSLUCB-QVI mixes, and bounds expected costs")
     stars = sum(actions.is_star or len(actions.endpoints) == 1 for actions in seen.sets)
     fine = stars == len(seen.sets)
-    return Finding(
-        "A5: star-convex action sets",
-        "holds" if fine else "fails",
+    return judged(
+        name,
+        fine,
         f"in {stars} of {seen.where}" + ("" if fine else "; the others are finite: nothing between two actions"),
-        ""
-        if fine
-        else "SLUCB-QVI stays safe but may never leave a_0: use RSLUCB-QVI (which bounds the *expected* cost), or "
+        "SLUCB-QVI stays safe but may never leave a_0: use RSLUCB-QVI (which bounds the *expected* cost), or "
         "StarActions if amounts between a_0 and an action can be played",
     )
 
@@ -201,14 +252,18 @@ def directions(seen: Survey, randomised: bool) -> Finding:
         f"features span {everything} of d = {seen.phi_0.shape[1]} directions, safe features {safe}, "
         f"what can be played from the first step on {reached}"
     )
-    if reached == everything:
-        return Finding("span: safe play reaches all features", "holds", evidence)
-    return Finding(
-        "span: safe play reaches all features",
-        "fails",
-        f"{evidence}: a_0 alone teaches nothing about the other {everything - reached}",
-        "let amounts between a_0 and an action be played (StarActions, RSLUCB-QVI), vary a_0, or use logged costs",
-    )
+    if reached != everything:
+        evidence += f": a_0 alone teaches nothing about the other {everything - reached}"
+    way_out = "let amounts between a_0 and an action be played (StarActions, RSLUCB-QVI), vary a_0, or use logged costs"
+    return judged("span: safe play reaches all features", reached == everything, evidence, way_out)
+
+
+def rank_of(rows: Array) -> int:
+    """How many directions the rows span, up to a relative 1e-9."""
+    if not rows.size:
+        return 0
+    singular = np.linalg.svd(rows, compute_uv=False)
+    return int((singular > 1e-9 * max(float(singular[0]), 1e-300)).sum())
 
 
 def _numbers(values: Array) -> str:
@@ -217,37 +272,40 @@ def _numbers(values: Array) -> str:
 
 # What logged outcomes say: noise, linearity, drift, norms, declared safe costs, conditioning.
 
-NAMES = {
-    "shape": "A1: costs are linear in φ",
-    "drift": "A1: the same costs early and late",
-    "noise": "A3: noise on costs within σ",
-    "norm": "A4: ‖γ*‖ <= B",
-}
-REWARD = "A1: rewards are linear in φ (safety does not need it)"
-
 PASS = "pass a log (log=…, or --log FILE)"
-NO_LOG = {
-    "shape": ("no log was given", f"{PASS}; a cost that bends with the features would break every bound"),
-    "drift": ("no log was given", f"{PASS}, and let agent.watch look on: old data certify new costs wrongly"),
-    "noise": ("σ is your upper bound", f"{PASS}; a σ too small makes every bound too small"),
-    "norm": (
-        "B is your upper bound",
-        f"{PASS}; a B too small makes early bounds too small",
+TESTS = {
+    "shape": (
+        "A1: costs are linear in φ",
+        "no log was given",
+        f"{PASS}; a cost that bends with the features would break every bound",
     ),
+    "drift": (
+        "A1: the same costs early and late",
+        "no log was given",
+        f"{PASS}, and let agent.watch look on: old data certify new costs wrongly",
+    ),
+    "noise": (
+        "A3: noise on costs within σ",
+        "σ is your upper bound",
+        f"{PASS}; a σ too small makes every bound too small",
+    ),
+    "norm": ("A4: ‖γ*‖ <= B", "B is your upper bound", f"{PASS}; a B too small makes early bounds too small"),
 }
+"""The monitor's tests: what each finding is called, and what is said of it without a log."""
+
+REWARD = "A1: rewards are linear in φ (safety does not need it)"
 
 
 def without_log() -> list[Finding]:
     """What stays open when there are no data."""
-    found = [Finding(NAMES[test], "cannot be known", why, way_out) for test, (why, way_out) in NO_LOG.items()]
-    return [*found, Finding(REWARD, "cannot be known", "no log was given", f"{PASS} with rewards")]
+    return [*(unknown(*test) for test in TESTS.values()), unknown(REWARD, "no log was given", f"{PASS} with rewards")]
 
 
 def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Finding]:
     """Every finding that logged outcomes allow."""
     usable = log.measured
     if not usable.any():
-        return [*without_log(), Finding("log", "fails", "no outcome has a measured cost", "log the costs")]
+        return [*without_log(), judged("log", False, "no outcome has a measured cost", "log the costs")]
     in_unit = not np.isnan(log.reward).any() and log.reward.min() >= 0.0 and log.reward.max() <= 1.0
     monitor = Monitor(problem, level=level, pooled=pooled, reward_noise=0.5 if in_unit else None)
     for row in np.flatnonzero(usable):
@@ -255,79 +313,68 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
         reward = float(log.reward[row]) if in_unit else 0.0
         monitor.observe(int(log.step[row]), log.feature[row], log.cost[row], reward, key)
     monitor.look()
-    found = [_tested(test, monitor, problem, log, pooled) for test in SHARES]
+    found = [_tested(test, monitor, log) for test in SHARES]
     return [
         *sorted(found, key=lambda finding: finding.name),
-        _reward(monitor) if in_unit else Finding(REWARD, "cannot be known", "no rewards, or not all in [0, 1]"),
-        _norms(problem, log),
+        _reward(monitor) if in_unit else unknown(REWARD, "no rewards, or not all in [0, 1]"),
+        norms(problem, log.feature, "A4: logged ‖φ‖ within its limit", "the log"),
         *_declared_costs(problem, log, level),
         _conditioning(problem, log, pooled),
     ]
 
 
-def _tested(test: str, monitor: Monitor, problem: Problem, log: Log, pooled: bool) -> Finding:
+def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
     """The verdict of one of the monitor's tests on the costs."""
-    parts = [entry[test] for entry in monitor.evidence()[: problem.constraints]]
-    alarm = monitor.alarm
+    name, alarm, limit = TESTS[test][0], monitor.alarm, monitor.limit
     if alarm is not None and alarm.test in (test, "numbers"):
-        return Finding(NAMES[test], "fails", str(alarm), MESSAGES[alarm.test].split(". ")[-1].format(extra="it"))
-    worst, limit = max(parts), monitor.limit
+        return judged(name, False, str(alarm), MESSAGES[alarm.test].split(". ")[-1].format(extra="it"))
+    worst = max(entry[test] for entry in monitor.evidence()[: monitor.problem.constraints])
     numbers = f"log evidence {worst:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
-    if worst >= limit:
-        message = MESSAGES[test].format(extra="something", since="some earlier one")
-        return Finding(NAMES[test], "fails", f"{message.split('. ')[0]} ({numbers})", message.split(". ")[-1])
-    seen = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
+    what, way_out = MESSAGES[test].format(extra="something", since="some earlier one").split(". ")
+    evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
     if test in ("noise", "shape"):
-        seen += _held_out(problem, log, pooled)
-    return Finding(NAMES[test], "holds", seen)
+        evidence += _held_out(monitor, log)
+    return judged(name, worst < limit, evidence if worst < limit else f"{what} ({numbers})", way_out)
 
 
-def _held_out(problem: Problem, log: Log, pooled: bool) -> str:
+def _held_out(monitor: Monitor, log: Log) -> str:
     """Root mean square of later residuals under a fit of the earlier half, in units of σ, for the worst constraint."""
-    rows = np.flatnonzero(log.measured)
+    problem, rows = monitor.problem, np.flatnonzero(log.measured)
     early, late = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    sigma = np.asarray(problem.noise)
     squares: list[Array] = []
-    for step in range(1 if pooled else problem.horizon):
-        a = early if pooled else early[log.step[early] == step]
-        b = late if pooled else late[log.step[late] == step]
+    for step in range(1 if monitor.pooled else problem.horizon):
+        a, b = (half if monitor.pooled else half[log.step[half] == step] for half in (early, late))
         if len(a) >= 2 * problem.dimension and len(b):
             x = log.feature[a]
             gamma = np.linalg.solve(x.T @ x + 1e-6 * np.eye(problem.dimension), x.T @ log.cost[a])
-            squares.append(((log.cost[b] - log.feature[b] @ gamma) / sigma) ** 2)
+            squares.append(((log.cost[b] - log.feature[b] @ gamma) / np.asarray(problem.noise)) ** 2)
     if not squares:
         return ""
-    size = np.sqrt(np.concatenate(squares).mean(axis=0)).max()
-    return f"; held-out residuals are {size:.2f} σ"
+    return f"; held-out residuals are {np.sqrt(np.concatenate(squares).mean(axis=0)).max():.2f} σ"
 
 
 def _reward(monitor: Monitor) -> Finding:
     """Rewards in [0, 1] are ½-sub-Gaussian around their mean, whatever their law: no scale need be declared."""
     if monitor.warning is not None:
         way_out = "learning may be slow or poor, bounds on costs are not touched: add a feature"
-        return Finding(REWARD, "fails", str(monitor.warning), way_out)
+        return judged(REWARD, False, str(monitor.warning), way_out)
     worst = max(monitor.evidence()[-1].values())
     text = f"not contradicted (log evidence {worst:.1f}, noise up to 0.5 allowed, as for any reward in [0, 1])"
-    return Finding(REWARD, "holds", text)
-
-
-def _norms(problem: Problem, log: Log) -> Finding:
-    worst = float(np.linalg.norm(log.feature, axis=1).max())
-    fine = worst <= problem.feature_norm * (1.0 + NORM_TOLERANCE)
-    way_out = "" if fine else f"divide by {worst:.4g}, or declare feature_norm={worst:.4g}; agents refuse such outcomes"
-    text = f"the largest logged norm is {worst:.4g}; the limit {problem.feature_norm:.4g}"
-    return Finding("A4: logged ‖φ‖ within its limit", "holds" if fine else "fails", text, way_out)
+    return judged(REWARD, True, text)
 
 
 def _declared_costs(problem: Problem, log: Log, level: float) -> list[Finding]:
-    """z − τ_h(s) where a_0(s) was played is noise alone: its sums at each (h, s) must stay within σ.
+    """z − τ_h(s) where a_0(s) was played is noise alone, up to the declared error e: its sums must stay within σ.
 
-    Mixing exp(λΣε − ½nλ²) over λ ~ N(0, 1/ρ) gives ½S²/(n+ρ) − ½log(1+n/ρ): an e-process for each (h, s), and their
-    mean over the (h, s) that were met is one for all.
+    Mixing exp(λΣε − ½nλ²) over λ ~ N(0, 1/ρ) gives ½S²/(n+ρ) − ½log(1+n/ρ), an e-process for each (h, s); an error
+    of up to e may be in every term, so ne comes off |S| first. The k-th (h, s) that the log meets has weight
+    1/(k(k+1)): fixed beforehand, whichever pair it turns out to be, so that their sum is an e-process too, however
+    play chose where to go next. (A mean over the pairs that were met would not be one.)
     """
     if problem.baseline_cost is None or log.states is None:
         return []
-    sums: dict[tuple[int, object], tuple[Array, int]] = {}
+    sigma, error = np.asarray(problem.noise), np.asarray(problem.baseline_cost_error)
+    sums: dict[tuple[int, object], list[Array]] = {}  # in the order in which the log meets them
     for row in np.flatnonzero(log.measured):
         try:
             known = problem.look_up(log.states[row])
@@ -335,37 +382,31 @@ def _declared_costs(problem: Problem, log: Log, level: float) -> list[Finding]:
             continue  # a state that the problem refuses is reported with the assumption it breaks
         step = int(log.step[row])
         if np.array_equal(log.feature[row], known.actions.phi_0) and not np.isnan(known.baseline_cost[step]).any():
-            total, count = sums.get((step, known.key), (np.zeros(problem.constraints), 0))
-            noise = (log.cost[row] - known.baseline_cost[step]) / np.asarray(problem.noise)
-            sums[step, known.key] = (total + noise, count + 1)
+            sums.setdefault((step, known.key), []).append((log.cost[row] - known.baseline_cost[step]) / sigma)
     name = "A2: safe costs as declared"
     if not sums:
-        return [Finding(name, "cannot be known", "the log has no outcome of a safe action")]
-    totals = np.array([entry[0] for entry in sums.values()])  # (K, M)
-    counts = np.array([entry[1] for entry in sums.values()])
-    table = 0.5 * (totals[..., None] ** 2 / (counts[:, None, None] + SCALES) - np.log1p(counts[:, None, None] / SCALES))
-    each = log_mean(table)  # (K, M)
-    evidence, limit = float(log_mean(each.T).max()), ln(problem.constraints / level)
+        return [unknown(name, "the log has no outcome of a safe action")]
+    counts = np.array([len(noise) for noise in sums.values()])[:, None]  # (K, 1)
+    totals = np.array([np.sum(noise, axis=0) for noise in sums.values()])  # (K, M)
+    beyond = np.maximum(np.abs(totals) - counts * error / sigma, 0.0)
+    each = log_mean(0.5 * (beyond[..., None] ** 2 / (counts[..., None] + SCALES) - np.log1p(counts / SCALES)[:, None]))
+    place = np.arange(1, len(sums) + 1)[:, None]
+    unmet = -ln(len(sums) + 1)  # every pair that was not met has evidence 1, and together they have weight 1/(K + 1)
+    evidence = float(np.logaddexp(np.logaddexp.reduce(each - np.log(place * (place + 1)), axis=0), unmet).max())
+    limit = ln(problem.constraints / level)
     plays = f"{int(counts.sum())} outcomes of safe actions"
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {level:g}"
-    if evidence < limit:
-        return [Finding(name, "holds", f"not contradicted by {plays} ({numbers})")]
     worst = int(each.max(axis=1).argmax())
-    (step, key), mean = list(sums)[worst], totals[worst] * np.asarray(problem.noise) / counts[worst]
+    (step, key), mean = list(sums)[worst], totals[worst] * sigma / counts[worst]
     where = f"at step {step}, state {key!r} costs are off by {mean.round(4).tolist()} on average"
-    return [
-        Finding(name, "fails", f"{where}, over {plays} ({numbers})", "correct baseline_cost, or declare it unknown")
-    ]
+    text = f"not contradicted by {plays}" if evidence < limit else f"{where}, over {plays}"
+    way_out = "correct baseline_cost, declare its error, or declare it unknown"
+    return [judged(name, evidence < limit, f"{text} ({numbers})", way_out)]
 
 
 def _conditioning(problem: Problem, log: Log, pooled: bool) -> Finding:
     """How uneven A = λI + Σφφᵀ is, and what its rounding does to bounds."""
-    from tether.kernels.radius import default_cost_ridge
-
-    name, ridge = (
-        "conditioning of the Gram matrix",
-        default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension),
-    )
+    ridge = default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension)
     worst, ranks = 1.0, []
     for step in range(1 if pooled else problem.horizon):
         rows = log.feature[log.measured & (pooled | (log.step == step))]
@@ -377,8 +418,7 @@ def _conditioning(problem: Problem, log: Log, pooled: bool) -> Finding:
         f"condition {worst:.2g} with λ = {ridge:.2g}; bounds are widened by {error:.1g} of themselves for rounding; "
         f"logged features span {min(ranks)} of {problem.dimension} directions"
     )
-    fine = error < 1e-3
-    return Finding(name, "holds" if fine else "fails", text, "" if fine else "rescale features, or raise cost_ridge λ")
+    return judged("conditioning of the Gram matrix", error < 1e-3, text, "rescale features, or raise cost_ridge λ")
 
 
 # How far safe play alone gets: certified lengths after n steps of a_0. No data are needed, only the declared costs.
@@ -395,149 +435,134 @@ USABLE = 0.01
 FOREVER = 2**40
 
 
-class SafePlay(NamedTuple):
-    """What does not change with n."""
-
-    ridge: float  # λ
-    gram: Array  # mean(φ_0φ_0ᵀ) (d, d)
-    moment: Array  # mean(τ_h(s)φ_0) (H, M, d)
-    every_phi_0: Array  # safe features in the order in which a_0 is played (S, d)
-    every_cost: Array  # τ_h(s) (S, H, M)
-    sets: list[ActionSet]  # of the states that are looked at: their other actions, a_0 last where they are finite
-    rows: list[Array]  # those other actions (N, d)
-    costs: Array  # τ_h(s) of those states (., H, M)
-    stars: list[bool]
-    states: list[object]
-
-
 class Reach(NamedTuple):
-    """Certified lengths after n steps of safe play: the smallest over steps and constraints, per state (N,)."""
+    """Certified lengths: the smallest over steps and constraints, per state (N,); and the largest radius."""
 
     lengths: list[Array]
     radius: float
 
 
-def prepare(problem: Problem, seen: Survey, randomised: bool = False) -> SafePlay:
-    """The sums of safe play, per step. `randomised`: mixtures of a_0 and an action count as rays (Eq. 14)."""
-    from tether.kernels.radius import default_cost_ridge
+class SafePlay:
+    """a_0 played over the states in turn, without noise, and what the default learner would certify then.
 
-    chosen = np.unique(np.linspace(0, len(seen.sets) - 1, min(len(seen.sets), MOST_SETS)).round().astype(int))
-    stars = [randomised or seen.sets[i].is_star for i in chosen]
-    rows, sets = [], list[ActionSet]()
-    for i, star in zip(chosen, stars, strict=True):
-        actions = seen.sets[i]
-        others = actions.endpoints[np.abs(actions.endpoints - actions.phi_0).max(axis=1) > 0.0]
-        rows.append(others)
-        with_safe = np.vstack([others, actions.phi_0])
-        sets.append(StarActions(actions.phi_0, with_safe) if star else FiniteActions(with_safe, len(others)))
-    return SafePlay(
-        default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension),
-        seen.phi_0.T @ seen.phi_0 / len(seen.phi_0),
-        np.einsum("shm,sd->hmd", seen.costs, seen.phi_0) / len(seen.phi_0),
-        seen.phi_0,
-        seen.costs,
-        sets,
-        rows,
-        seen.costs[chosen],
-        stars,
-        [seen.states[i] for i in chosen],
-    )
+    `randomised`: mixtures of a_0 and an action count as rays (Eq. 14). `rows` are the candidates besides a_0.
+    """
 
+    def __init__(self, problem: Problem, seen: Survey, randomised: bool = False) -> None:
+        self.problem, self.seen = problem, seen
+        self.ridge = default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension)
+        self.gram = seen.phi_0.T @ seen.phi_0 / len(seen.phi_0)  # mean φ_0φ_0ᵀ
+        self.moment = np.einsum("shm,sd->hmd", seen.costs, seen.phi_0) / len(seen.phi_0)
+        chosen = np.unique(np.linspace(0, len(seen.sets) - 1, min(len(seen.sets), MOST_SETS)).round().astype(int))
+        self.states, self.costs = [seen.states[i] for i in chosen], seen.costs[chosen]
+        self.stars = [randomised or seen.sets[i].is_star for i in chosen]
+        self.rows: list[Array] = []
+        self.sets: list[ActionSet] = []
+        for i, star in zip(chosen, self.stars, strict=True):
+            endpoints, phi_0 = seen.sets[i].endpoints, seen.sets[i].phi_0
+            others = endpoints[np.abs(endpoints - phi_0).max(axis=1) > 0.0]
+            every = np.vstack([others, phi_0])
+            self.rows.append(others)
+            self.sets.append(StarActions(phi_0, every) if star else FiniteActions(every, len(others)))
 
-def learner_after(problem: Problem, play: SafePlay, steps: int) -> tuple["Rules", "Costs"]:
-    """The default learner's rules and cost data after so many steps of a_0 over the states in turn, without noise."""
-    from tether.kernels.model import ADAPTIVE, KNOWN, SMALLEST, VISITED, Rules
-    from tether.kernels.ridge import new_costs, refresh_spectrum, remember
+    def learner_after(self, steps: int) -> tuple[Rules, Costs]:
+        """The default learner's rules and cost data after so many steps. Only exact safe costs are remembered here."""
+        problem, seen = self.problem, self.seen
+        horizon, constraints, dimension = problem.horizon, problem.constraints, problem.dimension
+        exact = not any(problem.baseline_cost_error)
+        rules = Rules(
+            horizon=horizon,
+            explorer=ADAPTIVE,
+            conditioning=KNOWN if exact else MEASURED,
+            memory=VISITED,
+            radius_kind=SMALLEST,
+            reduces_radius=True,
+            threshold=np.array(problem.threshold),
+            noise=np.array(problem.noise),
+            gamma_norm=np.array(problem.gamma_norm),
+            feature_norm=problem.feature_norm,
+            cost_error=np.array(problem.baseline_cost_error),
+            events=horizon * constraints / problem.confidence,
+            tuned_radius=0.0,
+            value_radius=np.zeros(horizon),
+            kappa=np.nan,
+            gap_floor=0.0,
+            warms_up=False,
+            penalty=0.0,
+            known_gamma=np.zeros((0, constraints, dimension)),
+        )
+        costs = new_costs(horizon, dimension, constraints, self.ridge, problem.feature_norm)
+        count = steps / horizon  # observations of each step h
+        costs.gram[:] += count * self.gram
+        costs.moment[:] = count * self.moment
+        costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
+        costs.log_det[:] = 2.0 * np.log(np.diagonal(costs.factor[0])).sum() - dimension * np.log(self.ridge)
+        costs.updates[:] = int(count)
+        refresh_spectrum(costs)
+        work, phi_0 = np.zeros((3, dimension)), seen.phi_0
+        for step in range(horizon):
+            for state in range(min(len(phi_0), int(np.ceil(count))) if exact else 0):
+                remember(costs, step, phi_0[state], seen.costs[state, step].copy(), rules.gamma_norm, work)
+        return rules, costs
 
-    horizon, constraints, dimension = problem.horizon, problem.constraints, problem.dimension
-    rules = Rules(
-        horizon=horizon,
-        explorer=ADAPTIVE,
-        conditioning=KNOWN,
-        memory=VISITED,
-        radius_kind=SMALLEST,
-        reduces_radius=True,
-        threshold=np.array(problem.threshold),
-        noise=np.array(problem.noise),
-        gamma_norm=np.array(problem.gamma_norm),
-        feature_norm=problem.feature_norm,
-        cost_error=np.zeros(constraints),
-        events=horizon * constraints / problem.confidence,
-        tuned_radius=0.0,
-        value_radius=np.zeros(horizon),
-        kappa=np.nan,
-        gap_floor=0.0,
-        warms_up=False,
-        penalty=0.0,
-        known_gamma=np.zeros((0, constraints, dimension)),
-    )
-    costs = new_costs(horizon, dimension, constraints, play.ridge, problem.feature_norm)
-    count = steps / horizon  # observations of each step h
-    costs.gram[:] += count * play.gram
-    costs.moment[:] = count * play.moment
-    costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
-    costs.log_det[:] = 2.0 * np.log(np.diagonal(costs.factor[0])).sum() - dimension * np.log(play.ridge)
-    costs.updates[:] = int(count)
-    refresh_spectrum(costs)
-    work = np.zeros((3, dimension))
-    for step in range(horizon):
-        for state in range(min(len(play.every_phi_0), int(np.ceil(count)))):
-            f, cost = np.array(play.every_phi_0[state]), np.array(play.every_cost[state, step])
-            remember(costs, step, f, cost, rules.gamma_norm, work)
-    return rules, costs
-
-
-def reach_after(problem: Problem, play: SafePlay, steps: int) -> Reach:
-    """Certified lengths (Eq. 9) at every step and state after so many steps of a_0, by the learner's own kernels."""
-    from tether.kernels.bound import examine, fit_costs, limit_lengths
-    from tether.kernels.model import BEST, new_plan
-    from tether.kernels.plan import build, scratch_for, tables_of
-    from tether.kernels.radius import cost_radius
-    from tether.kernels.ridge import new_values, project_rows
-
-    rules, costs = learner_after(problem, play, steps)
-    constraints = range(problem.constraints)
-    values = new_values(problem.horizon, problem.dimension, 1.0, 0)
-    lengths = [np.ones(len(rows)) for rows in play.rows]
-    for step in range(problem.horizon):
-        tables = tables_of(play.sets, play.costs[:, step], np.full(len(play.sets), np.nan))
-        scratch = scratch_for(tables)
-        plan = new_plan(1, len(play.sets), problem.constraints, problem.dimension)
-        fit_costs(costs, rules, plan, scratch, step, 0, step)
-        build(costs, values, rules, tables, scratch, 0, step)
-        for j in constraints:
-            project_rows(tables.features, int(tables.start[-1]), plan.gamma_hat[0, j], scratch.projected[1 + j])
-        for slot, best in enumerate(lengths):
-            scratch.work[:2] = 1.0
-            if examine(rules, tables, plan, scratch, 0, 0, slot) != BEST:
-                best[:] = 0.0
-                continue
+    def reach_after(self, steps: int) -> Reach:
+        """Certified lengths (Eq. 9) at every step and state after so many steps, by the learner's own kernels."""
+        problem, (rules, costs) = self.problem, self.learner_after(steps)
+        constraints = range(problem.constraints)
+        values = new_values(problem.horizon, problem.dimension, 1.0, 0)
+        lengths = [np.ones(len(rows)) for rows in self.rows]
+        for step in range(problem.horizon):
+            tables = tables_of(self.sets, self.costs[:, step], np.full(len(self.sets), np.nan))
+            scratch = scratch_for(tables)
+            plan = new_plan(1, len(self.sets), problem.constraints, problem.dimension)
+            fit_costs(costs, rules, plan, scratch, step, 0, step)
+            build(costs, values, rules, tables, scratch, 0, step)
             for j in constraints:
-                limit_lengths(rules, tables, scratch, 0, slot, j)
-            np.minimum(best, scratch.work[0, : len(best)], out=best)
-    radii = [cost_radius(costs, rules, step, j) for step in range(problem.horizon) for j in constraints]
-    return Reach(lengths, float(max(radii)))
+                project_rows(tables.features, int(tables.start[-1]), plan.gamma_hat[0, j], scratch.projected[1 + j])
+            for slot, best in enumerate(lengths):
+                scratch.work[:2] = 1.0
+                if examine(rules, tables, plan, scratch, 0, 0, slot) != BEST:
+                    best[:] = 0.0
+                    continue
+                for j in constraints:
+                    limit_lengths(rules, tables, scratch, 0, slot, j)
+                np.minimum(best, scratch.work[0, : len(best)], out=best)
+        radii = [cost_radius(costs, rules, step, j) for step in range(problem.horizon) for j in constraints]
+        return Reach(lengths, float(max(radii)))
 
+    def first_new(self) -> int | None:
+        """The fewest steps after which some action (a tenth of some ray) is certified; None if never."""
 
-def first_new(problem: Problem, play: SafePlay) -> int | None:
-    """The fewest steps of safe play after which some action (a tenth of some ray) is certified; None if never."""
+        def there(steps: int) -> bool:
+            found = zip(self.reach_after(steps).lengths, self.stars, strict=True)
+            return any(len(lengths) and lengths.max() >= (SHARE if star else 1.0) for lengths, star in found)
 
-    def there(steps: int) -> bool:
-        found = zip(reach_after(problem, play, steps).lengths, play.stars, strict=True)
-        return any(len(lengths) and lengths.max() >= (SHARE if star else 1.0) for lengths, star in found)
+        if there(0):
+            return 0
+        high = 1
+        while not there(high):
+            if high >= FOREVER:
+                return None
+            high *= 2
+        low = high // 2
+        while high - low > max(1, high // 100):
+            middle = (low + high) // 2
+            low, high = (low, middle) if there(middle) else (middle, high)
+        return high
 
-    if there(0):
-        return 0
-    high = 1
-    while not there(high):
-        if high >= FOREVER:
-            return None
-        high *= 2
-    low = high // 2
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if there(middle) else (middle, high)
-    return high
+    def hardest(self) -> tuple[State, float]:
+        """The state, and the part of x − share·φ_0 in the null space of mean(φ_0φ_0ᵀ) for its nearest action."""
+        values, axes = np.linalg.eigh(self.gram)
+        dark = values <= 1e-12 * values.max()
+        best = (self.states[0], 0.0, np.inf)
+        for state, actions, others in zip(self.states, self.sets, self.rows, strict=True):
+            f, rows = actions.phi_0 @ axes, others @ axes
+            rest = rows - np.outer(rows @ f / max(float(f @ f), 1e-300), f)
+            hidden = np.linalg.norm(rest[:, dark], axis=1)
+            for part, size in zip(hidden, np.linalg.norm(rest, axis=1), strict=True):
+                if part < best[2]:
+                    best = (state, float(part / size) if size > 0.0 else 0.0, float(part))
+        return best[0], best[1]
 
 
 def from_safe_play(problem: Problem, seen: Survey, steps: int, randomised: bool) -> list[Finding]:
@@ -545,133 +570,42 @@ def from_safe_play(problem: Problem, seen: Survey, steps: int, randomised: bool)
     names = ("radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new")
     if not seen.sets or problem.baseline_cost is None or not np.isfinite(seen.costs).all():
         why = "it needs states, and what their safe actions cost"
-        return [Finding(name, "cannot be known", why, "declare states and baseline_cost") for name in names]
-    play = prepare(problem, seen, randomised)
+        return [unknown(name, why, "declare states and baseline_cost") for name in names]
+    play = SafePlay(problem, seen, randomised)
     if not any(map(len, play.rows)):
-        return [Finding(name, "fails", "a_0 is the only action", "declare other actions") for name in names]
-    return [_radius(problem, play, steps, names[0]), _outlook(problem, play, steps, names[1])]
-
-
-def _radius(problem: Problem, play: SafePlay, steps: int, name: str) -> Finding:
-    before, after = reach_after(problem, play, 0), reach_after(problem, play, steps)
+        return [judged(name, False, "a_0 is the only action", "declare other actions") for name in names]
+    first, later = play.reach_after(0), play.reach_after(steps)
     gap = float((np.asarray(problem.threshold) - play.costs).min())
-    evidence = f"β = {before.radius:.3g} at first, {after.radius:.3g} after {steps} steps of a_0; least gap {gap:.3g}. "
-    evidence += "; then ".join(_spread(reach) for reach in (before, after))
-    usable = max(float(lengths.max(initial=0.0)) for reach in (before, after) for lengths in reach.lengths) >= USABLE
-    if usable:
-        return Finding(name, "holds", evidence)
-    return Finding(
-        name,
-        "fails",
-        evidence,
-        "a smaller σ, d or B, a larger gap, safe costs of all states (condition_on='all'), logs",
-    )
+    evidence = f"β = {first.radius:.3g} at first, {later.radius:.3g} after {steps} steps of a_0; least gap {gap:.3g}. "
+    evidence += "; then ".join(_spread(reach) for reach in (first, later))
+    longest = max(float(lengths.max(initial=0.0)) for reach in (first, later) for lengths in reach.lengths)
+    way_out = "a smaller σ, d or B, a larger gap, safe costs of all states (condition_on='all'), logs"
+    return [judged(names[0], longest >= USABLE, evidence, way_out), _outlook(play, first, steps, names[1])]
 
 
 def _spread(reach: Reach) -> str:
-    every = np.concatenate(reach.lengths)
-    low, middle, high = np.quantile(every, [0.0, 0.5, 1.0])
+    low, middle, high = np.quantile(np.concatenate(reach.lengths), [0.0, 0.5, 1.0])
     return f"certified lengths {low:.2g} to {high:.2g}, median {middle:.2g}"
 
 
-def _outlook(problem: Problem, play: SafePlay, steps: int, name: str) -> Finding:
-    needed, what = first_new(problem, play), " or ".join(_kinds(play.stars))
+def _outlook(play: SafePlay, first: Reach, steps: int, name: str) -> Finding:
+    """How soon a_0 alone certifies something new, and whether small lengths do it at once."""
+    kinds = {f"{SHARE:.0%} of some ray is": any(play.stars), "another action is": not all(play.stars)}
+    needed, what = play.first_new(), " or ".join(kind for kind, there in kinds.items() if there)
     if needed is not None and needed <= steps:
         when = "from the first step on" if needed == 0 else f"after {needed} steps of a_0"
-        return Finding(name, "holds", f"{what} certified {when}; every further outcome also helps other states")
-    state, share = _hardest(play)
+        return judged(name, True, f"{what} certified {when}; every further outcome also helps other states")
+    state, share = play.hardest()
     when = f"only after {needed} steps of a_0, more than {steps}" if needed is not None else "never by a_0 alone"
     why = f"{what} certified {when}"
     if needed is None and share > 0.0:
         why += (
-            f": in state {play.states[state]!r} {share:.0%} of the way to the nearest action lies outside the "
-            "span of safe features, where a_0 teaches nothing"
+            f": in state {state!r} {share:.0%} of the way to the nearest action lies outside the span of safe "
+            "features, where a_0 teaches nothing"
         )
-    first = reach_after(problem, play, 0).lengths
-    longest = max(
-        (float(some.max(initial=0.0)) for some, star in zip(first, play.stars, strict=True) if star), default=0.0
-    )
+    rays = [lengths.max(initial=0.0) for lengths, star in zip(first.lengths, play.stars, strict=True) if star]
+    longest = max(rays, default=0.0)
     if longest >= USABLE:
-        return Finding(name, "holds", f"lengths up to {longest:.2g} of a ray are certified at once, and teach; {why}")
+        return judged(name, True, f"lengths up to {longest:.2g} of a ray are certified at once, and teach; {why}")
     way_out = "play rays or mixtures (small lengths teach), vary a_0, condition_on='all', or start from logged costs"
-    return Finding(name, "fails", why, way_out)
-
-
-def _kinds(stars: list[bool]) -> Iterator[str]:
-    if any(stars):
-        yield f"{SHARE:.0%} of some ray is"
-    if not all(stars):
-        yield "another action is"
-
-
-def _hardest(play: SafePlay) -> tuple[int, float]:
-    """The state, and the part of x − share·φ_0 in the null space of mean(φ_0φ_0ᵀ) for its nearest action."""
-    values, axes = np.linalg.eigh(play.gram)
-    dark = values <= 1e-12 * values.max()
-    best = (0, 0.0, np.inf)
-    for state, others in enumerate(play.rows):
-        f, rows = play.sets[state].phi_0 @ axes, others @ axes
-        rest = rows - np.outer(rows @ f / max(float(f @ f), 1e-300), f)
-        hidden = np.linalg.norm(rest[:, dark], axis=1)
-        for part, size in zip(hidden, np.linalg.norm(rest, axis=1), strict=True):
-            if part < best[2]:
-                best = (state, float(part / size) if size > 0.0 else 0.0, float(part))
-    return best[0], best[1]
-
-
-# `Problem.check`: every assumption that can be tested, from the problem alone and from logged outcomes.
-
-UNKNOWABLE = (
-    Finding(
-        "A1: linear dynamics",
-        "cannot be known",
-        "P(s'|s,a) = ⟨μ*(s'), φ⟩ would need every next state; no bound on a cost rests on it",
-        "if it fails, learning may be slow or poor, not unsafe",
-    ),
-    Finding(
-        "A3: sub-Gaussian tails",
-        "cannot be known",
-        "rare large noise may not have shown yet; the noise test sees it only once it happens",
-        "clip or bound the measured cost, so that the tails cannot be heavy",
-    ),
-)
-
-
-def check_problem(
-    problem: Problem,
-    log: Any = None,
-    *,
-    states: Iterable[State] | None = None,
-    steps: int = 10_000,
-    level: float | None = None,
-    pooled: bool = False,
-    randomised: bool = False,
-    rng: np.random.Generator | None = None,
-) -> Report:
-    """Test the assumptions of a problem; `print` the report.
-
-    Args:
-        problem: what the learner is told.
-        log: outcomes in the order in which they happened: Transitions, or a mapping of arrays phi (n, d), cost (n, M),
-            and if known reward (n,) and step (n,).
-        states: what to look at, where the problem does not list its states.
-        steps: how many steps of safe play you can afford before something new must be certified.
-        level: the probability that tests on the log reject although everything holds; δ unless given. The tests of
-            costs share one level, that of declared safe costs and that of rewards have one of their own.
-        pooled: γ*_h does not depend on h.
-        randomised: RSLUCB-QVI will be used, for which Assumption 5 is not needed.
-        rng: draws states, where there are more than 500.
-    """
-    if not isinstance(steps, int | np.integer) or steps < 1:
-        raise InputError(f"steps must be an integer >= 1, but is {steps!r}.")
-    level = problem.confidence if level is None else level
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level must lie in (0, 1), but is {level}: it is the probability of a false alarm.")
-    logged = None if log is None else as_log(problem, log)
-    if states is None and problem.states is None and logged is not None and logged.states is not None:
-        states = list({problem.key_of(state): state for state in logged.states}.values())
-    seen = survey(problem, states, rng or np.random.default_rng(0))
-    findings = from_problem(problem, seen, randomised)
-    findings += without_log() if logged is None else from_log(problem, logged, level, pooled)
-    findings += UNKNOWABLE
-    return Report((*findings, *from_safe_play(problem, seen, int(steps), randomised)))
+    return judged(name, False, why, way_out)

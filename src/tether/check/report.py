@@ -20,6 +20,16 @@ class Finding:
     way_out: str = ""
 
 
+def judged(name: str, holds: bool, evidence: str, way_out: str = "") -> Finding:
+    """A finding with a verdict; the way out is told only where it fails."""
+    return Finding(name, "holds", evidence) if holds else Finding(name, "fails", evidence, way_out)
+
+
+def unknown(name: str, evidence: str, way_out: str = "") -> Finding:
+    """A finding that cannot be known."""
+    return Finding(name, "cannot be known", evidence, way_out)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Every finding about one problem, in the order of the paper's assumptions. `print` it."""

@@ -13,10 +13,22 @@ from tether.features.actions import (
     PairFeatures,
     PerAction,
     PerDirection,
+    concatenate,
 )
-from tether.features.base import Constant, Features, FunctionFeatures, OneHot, Reading, Standardised
-from tether.features.bases import Fourier, Polynomial, RandomFourier, SoftAggregation, Tiles
-from tether.features.compose import concatenate, product
+from tether.features.state import (
+    Constant,
+    Features,
+    Fourier,
+    FunctionFeatures,
+    OneHot,
+    Polynomial,
+    RandomFourier,
+    Reading,
+    SoftAggregation,
+    Standardised,
+    Tiles,
+    product,
+)
 
 __all__ = [
     "ActionFeatures",

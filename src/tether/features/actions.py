@@ -1,25 +1,34 @@
-"""Features φ(s, a) of states and actions, ‖φ(s, a)‖ <= 1 by construction."""
+"""Features φ(s, a) of states and actions, ‖φ(s, a)‖ <= 1 by construction, and the sets D(s) made from them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError
-from tether.features.base import Features, OnRange, Outside, check_bound, check_dimension, checked_row
+from tether.features.state import (
+    Described,
+    Features,
+    OnRange,
+    Outside,
+    check_bound,
+    check_count,
+    check_dimension,
+    function_rows,
+    name_of,
+    places_of,
+)
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.records import Array, StarAction, State
 
 
-class ActionFeatures(ABC):
+class ActionFeatures(Described, ABC):
     """φ(s, a), d numbers with ‖φ‖ <= 1. `dimension` is d.
 
     Calling gives (d,) for one action; `batch` gives (n, d) for n actions in one state, row by row the same.
     """
-
-    dimension: int
 
     @abstractmethod
     def batch(self, state: State, actions: Sequence[Any]) -> Array:
@@ -30,10 +39,6 @@ class ActionFeatures(ABC):
         row: Array = self.batch(state, [action])[0]
         return row
 
-    @abstractmethod
-    def describe(self) -> str:
-        """One line for people."""
-
 
 class PerAction(ActionFeatures):
     """φ(s, a) = ψ(s) ⊗ e_a: each action has its own copy of the state features. d = k times the number of actions.
@@ -43,11 +48,10 @@ class PerAction(ActionFeatures):
     """
 
     def __init__(self, state: Features, actions: int | Sequence[Hashable]) -> None:
-        listed = list(range(actions)) if isinstance(actions, int | np.integer) else list(actions)
-        self._state, self._place = state, {action: place for place, action in enumerate(listed)}
-        if not listed or len(self._place) != len(listed):
-            raise InputError(f"PerAction needs at least one action and none of them twice, but got {actions!r}.")
-        self.dimension = check_dimension(state.dimension * len(listed), "PerAction", "the number of state features")
+        self._state, self._place = state, places_of(actions, "PerAction", "action")
+        count = len(self._place)
+        self.dimension = check_dimension(state.dimension * count, "PerAction", "the number of state features")
+        self.label = f"{count} actions x ({state.describe()})"
 
     def batch(self, state: State, actions: Sequence[Any]) -> Array:
         """ψ(s) at the place of each action: (n, d)."""
@@ -61,10 +65,6 @@ class PerAction(ActionFeatures):
                 ) from None
         return rows.reshape(len(actions), self.dimension)
 
-    def describe(self) -> str:
-        """One line for people."""
-        return f"{len(self._place)} actions x ({self._state.describe()}): {self.dimension} features"
-
 
 class AffineInAction(ActionFeatures):
     """φ(s, a) = ψ(s) ⊗ (1, u) / √(1 + m), where u is the action vector a scaled from [low, high] to [-1, 1]^m.
@@ -75,20 +75,14 @@ class AffineInAction(ActionFeatures):
 
     def __init__(self, state: Features, low: ArrayLike, high: ArrayLike, outside: Outside = "error") -> None:
         self._state, self._vector = state, _ActionVector(low, high, outside)
-        self.dimension = check_dimension(
-            state.dimension * self._vector.dimension, "AffineInAction", "the number of state features"
-        )
+        size = state.dimension * self._vector.dimension
+        self.dimension = check_dimension(size, "AffineInAction", "the number of state features")
+        self.label = f"action vector on {self._vector.describe_range()} x ({state.describe()})"
 
     def batch(self, state: State, actions: Sequence[Any]) -> Array:
         """Kronecker products, (n, d)."""
         rows = self._vector.batch(actions)[:, None, :] * self._state(state)[:, None]
         return rows.reshape(len(actions), self.dimension)
-
-    def describe(self) -> str:
-        """One line for people."""
-        return (
-            f"action vector on {self._vector.describe_range()} x ({self._state.describe()}): {self.dimension} features"
-        )
 
 
 class _ActionVector(OnRange):
@@ -102,32 +96,29 @@ class _ActionVector(OnRange):
         rows: Array = np.concatenate([np.ones((len(unit), 1)), unit], axis=1) / np.sqrt(self.dimension)
         return rows
 
-    def describe(self) -> str:
-        return self.describe_range()
-
 
 class PairFeatures(ActionFeatures):
     """φ(s, a) = function(s, a) / bound: any function, each value checked against `bound`.
 
     dimension: d. Concatenate with others where features are to be shared between states: "leads toward danger".
+    bound: None leaves values as they are, and their norms to `Problem.feature_norm`.
     """
 
-    def __init__(self, function: Callable[[State, Any], ArrayLike], dimension: int, *, bound: float = 1.0) -> None:
-        self._function, self._bound = function, check_bound(bound)
+    def __init__(
+        self, function: Callable[[State, Any], ArrayLike], dimension: int, *, bound: float | None = 1.0
+    ) -> None:
+        self._function, self._bound = function, None if bound is None else check_bound(bound)
         self.dimension = check_dimension(dimension, "PairFeatures", "dimension")
+        self.label = f"{name_of(function)}(state, action)"
+        if bound is not None:
+            self.label += f", divided by its bound {bound:g}"
 
     def batch(self, state: State, actions: Sequence[Any]) -> Array:
         """Scaled values, (n, d)."""
-        rows = [checked_row(self._function(state, a), self.dimension, self._bound, state, a) for a in actions]
-        return np.array(rows).reshape(len(actions), self.dimension) / self._bound
-
-    def describe(self) -> str:
-        """One line for people."""
-        name = getattr(self._function, "__name__", type(self._function).__name__)
-        return f"{name}(state, action), divided by its bound {self._bound:g}: {self.dimension} features"
+        return function_rows(self._function, [(state, action) for action in actions], self.dimension, self._bound)
 
 
-class PerDirection:
+class PerDirection(Described):
     """φ of the point at `length` α of ray i: ψ(s) ⊗ (1, α e_i) / √2. d = k (1 + rays).
 
     A direction and an amount: affine along every ray, with a slope of its own for each. For `ActionRays` only, because
@@ -135,10 +126,9 @@ class PerDirection:
     """
 
     def __init__(self, state: Features, rays: int) -> None:
-        if not (isinstance(rays, int | np.integer) and rays >= 1):
-            raise InputError(f"rays must be an integer >= 1, but is {rays!r}.")
-        self._state, self.rays = state, int(rays)
+        self._state, self.rays = state, check_count(rays, "rays")
         self.dimension = check_dimension(state.dimension * (1 + self.rays), "PerDirection", "rays")
+        self.label = f"{self.rays} directions x ({state.describe()})"
 
     def star(self, state: State) -> tuple[Array, Array]:
         """φ at the centre (d,) and at the end of each ray (rays, d)."""
@@ -147,9 +137,50 @@ class PerDirection:
         rows = (parts[:, :, None] * self._state(state)).reshape(1 + self.rays, self.dimension)
         return rows[0], rows[1:]
 
-    def describe(self) -> str:
-        """One line for people."""
-        return f"{self.rays} directions x ({self._state.describe()}): {self.dimension} features"
+
+# Features side by side.
+
+Block = TypeVar("Block", Features, ActionFeatures)
+
+
+class _SideBySide(Described):
+    def __init__(self, parts: Sequence[Any], weights: Array) -> None:
+        self._parts, self._weights = parts, weights
+        self.dimension = check_dimension(sum(part.dimension for part in parts), "concatenate", "the parts' sizes")
+        self.label = f"({' | '.join(part.describe() for part in parts)})"
+
+    def batch(self, *of: Any) -> Array:
+        blocks = [weight * part.batch(*of) for part, weight in zip(self._parts, self._weights, strict=True)]
+        joined: Array = np.concatenate(blocks, axis=1)
+        return joined
+
+
+class _StateBlocks(_SideBySide, Features):
+    """ψ_1(s), …, ψ_n(s)."""
+
+
+class _PairBlocks(_SideBySide, ActionFeatures):
+    """φ_1(s, a), …, φ_n(s, a)."""
+
+
+def concatenate(*parts: Block, weights: ArrayLike | None = None) -> Block:
+    """(w_1 ψ_1, …, w_n ψ_n) with Σ w² = 1, so that ‖·‖ <= 1: of state features, or of features φ(s, a).
+
+    Equal weights unless given; only their ratios count. A small weight says that little of the *cost* lies in a block:
+    it then adds little to the radius, while a small value_ridge still lets the block carry values.
+    """
+    if not parts:
+        raise InputError("concatenate needs at least one set of features.")
+    given = np.ones(len(parts)) if weights is None else np.array(weights, dtype=np.float64)
+    if given.shape != (len(parts),) or not ((given > 0.0) & (given < np.inf)).all():
+        raise InputError(f"weights must be {len(parts)} positive numbers, but are {weights!r}.")
+    for kind, joined in ((Features, _StateBlocks), (ActionFeatures, _PairBlocks)):
+        if all(isinstance(part, kind) for part in parts):
+            made: Any = joined(parts, given / np.linalg.norm(given))
+            result: Block = made
+            return result
+    kinds = sorted({type(part).__name__ for part in parts})
+    raise InputError(f"concatenate joins state features, or features of (s, a), but not both kinds: {kinds}.")
 
 
 # From features and a user's own actions to the sets D(s): what `Problem(actions=…)` is given.
@@ -159,6 +190,11 @@ AFFINE_TOLERANCE = 1e-6
 
 CHECKED_LENGTHS = (0.381966, 0.75)
 """Where on each ray that is checked; not the middle, where many curved features are straight by symmetry."""
+
+
+def told(given: Any, state: State) -> Any:
+    """What a user said of a state: the same for all, or a function of the state."""
+    return given(state) if callable(given) else given
 
 
 class ActionList:
@@ -180,33 +216,29 @@ class ActionList:
 
     def __call__(self, state: State) -> FiniteActions:
         """The set D(s)."""
-        allowed = self.allowed(state)
-        return FiniteActions(self.features.batch(state, allowed), self._place_of_safe(state, allowed))
+        allowed, safe = self.allowed(state), self.safe(state)
+        for place, action in enumerate(allowed):
+            if np.array_equal(action, safe):
+                return FiniteActions(self.features.batch(state, allowed), place)
+        raise InputError(
+            f"the safe action {safe!r} is not among the {len(allowed)} allowed actions of state {state!r}: "
+            "Assumption 2 needs it to be playable there."
+        )
 
     def allowed(self, state: State) -> list[Any]:
         """The actions of this state, in the order of the rows of D(s)."""
-        allowed = list(self.actions(state) if callable(self.actions) else self.actions)
+        allowed = list(told(self.actions, state))
         if not allowed:
             raise InputError(f"state {state!r} has no allowed action: at least the safe one is needed (Assumption 2).")
         return allowed
 
     def safe(self, state: State) -> Any:
         """a_0(s)."""
-        return self.safe_action(state) if callable(self.safe_action) else self.safe_action
+        return told(self.safe_action, state)
 
     def action(self, state: State, chosen: int) -> Any:
         """The user's action that stands for a row of D(s)."""
         return self.allowed(state)[chosen]
-
-    def _place_of_safe(self, state: State, allowed: list[Any]) -> int:
-        safe = self.safe(state)
-        for place, action in enumerate(allowed):
-            if np.array_equal(action, safe):
-                return place
-        raise InputError(
-            f"the safe action {safe!r} is not among the {len(allowed)} allowed actions of state {state!r}: "
-            "Assumption 2 needs it to be playable there."
-        )
 
 
 class ActionRays:
@@ -240,12 +272,17 @@ class ActionRays:
             self._check_affine(state, safe, ends, rows, length)
         return StarActions(rows[0], rows[1:])
 
+    def safe_point(self, state: State) -> Array:
+        """The safe action as a vector (m,)."""
+        return np.array(told(self.safe_action, state), dtype=np.float64)
+
+    def target_points(self, state: State) -> Array:
+        """Where the rays end (N, m)."""
+        return np.array(told(self.targets, state), dtype=np.float64)
+
     def points(self, state: State) -> tuple[Array, Array]:
-        """The safe action (m,) and the ends of the rays (N, m), as vectors."""
-        safe, ends = (
-            np.array(told(state) if callable(told) else told, dtype=np.float64)
-            for told in (self.safe_action, self.targets)
-        )
+        """The safe action (m,) and the ends of the rays (N, m), checked."""
+        safe, ends = self.safe_point(state), self.target_points(state)
         if safe.ndim != 1 or ends.ndim != 2 or ends.shape[1:] != safe.shape or not len(ends):
             raise InputError(
                 f"rays need a safe action of shape (m,) and targets of shape (N, m), but in state {state!r} they have "

@@ -1,9 +1,12 @@
-"""An environment's action space as the sets D(s): a list of actions, or rays inside a box."""
+"""Bridge: a Gymnasium environment as a Problem, with the translations of actions, costs and rewards that a loop needs.
+
+Its action space becomes the sets D(s) of `tether.features`: a list of actions, or rays inside a box.
+"""
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -11,154 +14,20 @@ from gymnasium import Space, spaces
 from numpy.typing import ArrayLike
 
 from tether.errors import InputError
-from tether.features.actions import ActionFeatures, ActionList, ActionRays, PerAction, PerDirection
-from tether.features.base import Constant, Features, checked_row
+from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, told
+from tether.features.state import Features
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
 
 AnyFeatures = Features | ActionFeatures | PerDirection | Callable[[State, Any], ArrayLike]
-
-
-def list_of_actions(
-    space: Space[Any],
-    features: AnyFeatures,
-    safe_action: Any,
-    actions: Sequence[Any] | Callable[[State], Sequence[Any]] | None,
-    example: State,
-) -> ActionList:
-    """D(s) for a Discrete space, or for listed actions of any space."""
-    if actions is None and not isinstance(space, spaces.Discrete):
-        raise InputError(
-            f"the action space {space} is neither Discrete nor a Box of real numbers: list what may be played, "
-            "actions=[…], each an action of that space."
-        )
-    listed: Any = actions
-    if isinstance(space, spaces.Discrete) and actions is None:
-        listed = list(range(int(space.start), int(space.start + space.n)))
-    if isinstance(features, PerDirection):
-        raise InputError("PerDirection belongs to rays in a Box of actions; use PerAction(…) for a list of actions.")
-    if isinstance(features, Features):
-        if callable(listed):
-            raise InputError(
-                "state features become features of (s, a) through a list of all actions, but `actions` is a function: "
-                "give PerAction(features, all_actions) instead."
-            )
-        features = PerAction(features, listed)
-    safe = safe_action(example) if callable(safe_action) else safe_action
-    if not space.contains(safe):
-        raise InputError(f"the safe action {safe!r} of state {example!r} is not in the action space {space}.")
-    if not isinstance(features, ActionFeatures):
-        features = of_function(features, example, safe)
-    return ActionList(features, listed, safe_action)
-
-
-def of_function(function: Callable[[State, Any], ArrayLike], state: State, action: Any) -> ActionFeatures:
-    """Features of a plain function, whose dimension is read off one value. Norms are left as they are."""
-    example = np.asarray(function(state, action), dtype=np.float64)
-    if example.ndim != 1 or not example.size:
-        raise InputError(
-            f"features(state, action) must return d numbers, shape (d,), but returned shape {example.shape}."
-        )
-    return _Unscaled(function, example.size)
-
-
-class _Unscaled(ActionFeatures):
-    """A user's function as it is: `Problem` checks its norms against feature_norm."""
-
-    def __init__(self, function: Callable[[State, Any], ArrayLike], dimension: int) -> None:
-        self._function, self.dimension = function, dimension
-
-    def batch(self, state: State, actions: Sequence[Any]) -> Array:
-        """The function's values, (n, d)."""
-        rows = [checked_row(self._function(state, a), self.dimension, np.inf, state, a) for a in actions]
-        return np.array(rows).reshape(len(actions), self.dimension)
-
-    def describe(self) -> str:
-        """One line for people."""
-        return f"{getattr(self._function, '__name__', 'function')}(state, action): {self.dimension} features"
-
-
-class BoxRays(ActionRays):
-    """Rays inside a Box of actions; actions are rounded toward the safe one, so that no length is exceeded.
-
-    Without targets there are two rays per coordinate, from the safe action to the two walls of the box.
-    """
-
-    def __init__(
-        self,
-        space: spaces.Box,
-        features: AnyFeatures,
-        safe_action: Any,
-        targets: ArrayLike | Callable[[State], ArrayLike] | None,
-        example: State,
-    ) -> None:
-        if not np.issubdtype(space.dtype, np.floating):
-            raise InputError(f"the Box {space} holds whole numbers: rays need real ones. List actions=[…] instead.")
-        self.space = space
-        self.low, self.high = (end.astype(np.float64).reshape(-1) for end in (space.low, space.high))
-        super().__init__(PerDirection(Constant(), 1), safe_action, self._walls if targets is None else targets)
-        safe, ends = self.points(example)
-        if isinstance(features, Features):
-            features = PerDirection(features, len(ends))
-        if not isinstance(features, ActionFeatures | PerDirection):
-            shaped = _in_shape(features, space.shape)
-            features = of_function(shaped, example, safe)
-        self.features = features
-
-    def points(self, state: State) -> tuple[Array, Array]:
-        """The safe action (m,) and the ends of the rays (N, m), refused unless they lie in the box."""
-        safe, ends = self._safe(state), self.targets
-        given = np.array(ends(state) if callable(ends) else ends, dtype=np.float64)
-        targets = given.reshape(-1, safe.size) if given.size % safe.size == 0 else given
-        checked = ActionRays(self.features, safe, targets).points(state)
-        for point in checked[1]:
-            self._check_inside(point, state, "a target")
-        return checked
-
-    def action(self, state: State, chosen: StarAction) -> Array:
-        """The environment's action, in the shape and type of its space."""
-        safe, point = self._safe(state), super().action(state, chosen)
-        rounded = point.astype(self.space.dtype)
-        farther = np.abs(rounded.astype(np.float64) - safe) > np.abs(point - safe)
-        rounded[farther] = np.nextafter(rounded[farther], safe[farther].astype(self.space.dtype))
-        inside: Array = np.clip(rounded.reshape(self.space.shape), self.space.low, self.space.high)
-        return inside
-
-    def _safe(self, state: State) -> Array:
-        told = self.safe_action(state) if callable(self.safe_action) else self.safe_action
-        try:
-            safe = np.asarray(told, dtype=self.space.dtype).astype(np.float64).reshape(self.low.shape)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"safe_action {told!r} is not an action of {self.space}: {error}.") from error
-        self._check_inside(safe, state, "the safe action")
-        return safe
-
-    def _check_inside(self, point: Array, state: State, what: str) -> None:
-        if not ((point >= self.low) & (point <= self.high)).all():
-            raise InputError(f"{what} {point.tolist()} of state {state!r} lies outside the action space {self.space}.")
-
-    def _walls(self, state: State) -> Array:
-        safe = self._safe(state)
-        ends = np.repeat(safe[None], 2 * safe.size, axis=0)
-        for j in range(safe.size):
-            ends[2 * j, j], ends[2 * j + 1, j] = self.high[j], self.low[j]
-        if not np.isfinite(ends).all():
-            raise InputError(
-                f"the action space {self.space} has no walls in some direction: say where the rays end, targets=[…]."
-            )
-        return ends
-
-
-def _in_shape(function: Callable[[State, Any], ArrayLike], shape: tuple[int, ...]) -> Callable[[State, Any], ArrayLike]:
-    """The user's function of actions in the shape of their space, for actions as vectors."""
-    return lambda state, action: function(state, np.reshape(action, shape))
-
-
-# Where the cost of a step is found: in `info`, in a 6-tuple, or in a function of the user.
-
-Costs = float | tuple[float, ...] | None
 CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any]
+
+BOUNDED_NOISE = 0.5
+"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""
+
+
+# What `env.step` answers, and where the cost of a step is in it: in `info`, in a 6-tuple, or in the user's function.
 
 
 class Stepped(NamedTuple):
@@ -179,39 +48,29 @@ def unpack(answer: Any) -> Stepped:
             "env.step must return Gymnasium's 5 values, or Safety-Gymnasium's 6 with the cost as the third, but it "
             f"returned {answer!r}. Wrap old environments so that they follow Gymnasium 1.0."
         )
-    if len(answer) == 5:
-        observation, reward, terminated, truncated, info = answer
-        return Stepped(observation, float(reward), None, bool(terminated), bool(truncated), info)
-    observation, reward, cost, terminated, truncated, info = answer
-    return Stepped(observation, float(reward), cost, bool(terminated), bool(truncated), info)
+    observation, reward, *cost, terminated, truncated, info = answer
+    return Stepped(observation, float(reward), cost[0] if cost else None, bool(terminated), bool(truncated), info)
 
 
-def read_cost(source: CostSource, observation: State, action: Any, stepped: Stepped) -> Costs:
+def read_cost(
+    source: CostSource, observation: State, action: Any, stepped: Stepped
+) -> float | tuple[float, ...] | None:
     """z of this step: one number, or one per constraint; None if the environment says it was not measured."""
+    info = stepped.info
     if callable(source):
-        found = source(observation, action, stepped.observation, stepped.info)
-    elif isinstance(source, str):
-        in_info = source in stepped.info
-        found = stepped.info[source] if in_info else _third_value(source, stepped)
+        found = source(observation, action, stepped.observation, info)
+    elif isinstance(source, str) and source not in info and stepped.cost is not None:
+        found = stepped.cost
     else:
-        for name in source:
-            if name not in stepped.info:
-                _third_value(name, stepped._replace(cost=None))
-        found = [stepped.info[name] for name in source]
-    return _as_costs(found)
-
-
-def _third_value(name: str, stepped: Stepped) -> Any:
-    if stepped.cost is None:
-        raise InputError(
-            f"env.step reported no cost: info has {sorted(map(str, stepped.info))} but no {name!r}. Name the "
-            "entry that holds it (cost='…'), give a function cost(observation, action, next_observation, info), or "
-            "use an environment whose step returns 6 values with the cost as the third."
-        )
-    return stepped.cost
-
-
-def _as_costs(found: Any) -> Costs:
+        names = (source,) if isinstance(source, str) else source
+        for name in names:
+            if name not in info:
+                raise InputError(
+                    f"env.step reported no cost: info has {sorted(map(str, info))} but no {name!r}. Name the "
+                    "entry that holds it (cost='…'), give a function cost(observation, action, next_observation, "
+                    "info), or use an environment whose step returns 6 values with the cost as the third."
+                )
+        found = info[source] if isinstance(source, str) else [info[name] for name in names]
     if found is None:
         return None
     try:
@@ -234,10 +93,128 @@ class FiveTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
         return stepped.observation, stepped.reward, stepped.terminated, stepped.truncated, info
 
 
-# Bridge: a Gymnasium environment as a Problem, with the two translations that a loop needs.
+# The action space as sets D(s).
 
-BOUNDED_NOISE = 0.5
-"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""
+
+def features_of_function(function: Callable[[State, Any], ArrayLike], state: State, action: Any) -> ActionFeatures:
+    """Features of a plain function, whose dimension is read off one value. `Problem` checks their norms."""
+    example = np.asarray(function(state, action), dtype=np.float64)
+    if example.ndim != 1 or not example.size:
+        raise InputError(
+            f"features(state, action) must return d numbers, shape (d,), but returned shape {example.shape}."
+        )
+    return PairFeatures(function, example.size, bound=None)
+
+
+def list_of_actions(
+    space: Space[Any],
+    features: AnyFeatures,
+    safe_action: Any,
+    actions: Sequence[Any] | Callable[[State], Sequence[Any]] | None,
+    example: State,
+) -> ActionList:
+    """D(s) for a Discrete space, or for listed actions of any space."""
+    listed: Any = actions
+    if actions is None:
+        if not isinstance(space, spaces.Discrete):
+            raise InputError(
+                f"the action space {space} is neither Discrete nor a Box of real numbers: list what may be played, "
+                "actions=[…], each an action of that space."
+            )
+        listed = list(range(int(space.start), int(space.start + space.n)))
+    if isinstance(features, PerDirection):
+        raise InputError("PerDirection belongs to rays in a Box of actions; use PerAction(…) for a list of actions.")
+    if isinstance(features, Features):
+        if callable(listed):
+            raise InputError(
+                "state features become features of (s, a) through a list of all actions, but `actions` is a function: "
+                "give PerAction(features, all_actions) instead."
+            )
+        features = PerAction(features, listed)
+    safe = told(safe_action, example)
+    if not space.contains(safe):
+        raise InputError(f"the safe action {safe!r} of state {example!r} is not in the action space {space}.")
+    if not isinstance(features, ActionFeatures):
+        features = features_of_function(features, example, safe)
+    return ActionList(features, listed, safe_action)
+
+
+class BoxRays(ActionRays):
+    """Rays inside a Box of actions; actions are rounded toward the safe one, so that no length is exceeded.
+
+    Without targets there are two rays per coordinate, from the safe action to the two walls of the box.
+    """
+
+    def __init__(
+        self,
+        space: spaces.Box,
+        features: AnyFeatures,
+        safe_action: Any,
+        targets: ArrayLike | Callable[[State], ArrayLike] | None,
+        example: State,
+    ) -> None:
+        if not np.issubdtype(space.dtype, np.floating):
+            raise InputError(f"the Box {space} holds whole numbers: rays need real ones. List actions=[…] instead.")
+        self.space = space
+        self.low, self.high = (end.astype(np.float64).reshape(-1) for end in (space.low, space.high))
+        self.safe_action, self.targets = safe_action, self._walls if targets is None else targets
+        safe, ends = self.points(example)
+        if isinstance(features, Features):
+            features = PerDirection(features, len(ends))
+        elif not isinstance(features, ActionFeatures | PerDirection):
+            function = features
+            shaped = lambda state, action: function(state, np.reshape(action, space.shape))  # noqa: E731
+            features = features_of_function(shaped, example, safe)
+        self.features = features
+
+    def safe_point(self, state: State) -> Array:
+        """The safe action as a vector (m,), refused unless it is an action of the box."""
+        given = told(self.safe_action, state)
+        try:
+            safe = np.asarray(given, dtype=self.space.dtype).astype(np.float64).reshape(self.low.shape)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"safe_action {given!r} is not an action of {self.space}: {error}.") from error
+        self._check_inside(safe, state, "the safe action")
+        return safe
+
+    def target_points(self, state: State) -> Array:
+        """The ends of the rays as vectors, also where they were given in the shape of the space."""
+        given = super().target_points(state)
+        return given.reshape(-1, self.low.size) if given.size % self.low.size == 0 else given
+
+    def points(self, state: State) -> tuple[Array, Array]:
+        """The safe action (m,) and the ends of the rays (N, m), refused unless they lie in the box."""
+        safe, ends = super().points(state)
+        for point in ends:
+            self._check_inside(point, state, "a target")
+        return safe, ends
+
+    def action(self, state: State, chosen: StarAction) -> Array:
+        """The environment's action, in the shape and type of its space."""
+        safe, point = self.safe_point(state), super().action(state, chosen)
+        rounded = point.astype(self.space.dtype)
+        farther = np.abs(rounded.astype(np.float64) - safe) > np.abs(point - safe)
+        rounded[farther] = np.nextafter(rounded[farther], safe[farther].astype(self.space.dtype))
+        inside: Array = np.clip(rounded.reshape(self.space.shape), self.space.low, self.space.high)
+        return inside
+
+    def _check_inside(self, point: Array, state: State, what: str) -> None:
+        if not ((point >= self.low) & (point <= self.high)).all():
+            raise InputError(f"{what} {point.tolist()} of state {state!r} lies outside the action space {self.space}.")
+
+    def _walls(self, state: State) -> Array:
+        safe = self.safe_point(state)
+        ends = np.repeat(safe[None], 2 * safe.size, axis=0)
+        for j in range(safe.size):
+            ends[2 * j, j], ends[2 * j + 1, j] = self.high[j], self.low[j]
+        if not np.isfinite(ends).all():
+            raise InputError(
+                f"the action space {self.space} has no walls in some direction: say where the rays end, targets=[…]."
+            )
+        return ends
+
+
+# The environment as a problem.
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,15 +225,6 @@ class Ended:
 ENDED = Ended()
 ENDED_KEY = "tether: the episode has ended"
 """What identifies it where the user identifies states."""
-
-
-class Played(NamedTuple):
-    """One step: what the agent learns from, the environment's own reward, and whether the episode is over."""
-
-    transition: Transition
-    reward: float
-    over: bool
-    info: dict[str, Any]
 
 
 @dataclass(eq=False)
@@ -281,6 +249,9 @@ class Bridge:
         confidence, gamma_norm, feature_norm, tight_baseline, gap_floor: as in Problem.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
+        problem: what an agent is told.
+        action_sets: state -> D(s), and from its rows to the environment's own actions.
+        odd_rewards: how many rewards lay outside reward_range.
 
     The environment is reset once (seed 0) to see an observation and to check the safe action, the features and τ on it.
     """
@@ -301,11 +272,12 @@ class Bridge:
     confidence: float = 0.01
     gamma_norm: float | Sequence[float] | None = None
     feature_norm: float = 1.0
-    tight_baseline: str = "error"
+    tight_baseline: Literal["error", "baseline"] = "error"
     gap_floor: float = 0.0
     key: Callable[[State], Hashable] | None = None
     reset_options: dict[str, Any] | None = None
     problem: Problem = field(init=False)
+    action_sets: ActionList | BoxRays = field(init=False)
     odd_rewards: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -313,20 +285,31 @@ class Bridge:
             raise InputError(f"env must be a Gymnasium environment, but is {self.env!r}: make one with gymnasium.make.")
         if hasattr(self.env, "num_envs"):
             raise InputError("env is a vector of environments: the learner decides step by step, so give one of them.")
-        self._offset, self._scale = _affine(self.reward_range)
-        self._masks: dict[StateKey, tuple[Any, ...]] = {}
-        steps = _horizon_of(self.env) if self.horizon is None else self.horizon
+        low, high = self.reward_range or (0.0, 1.0)
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise InputError(f"reward_range must be (lo, hi) with lo < hi, both finite, but is {self.reward_range!r}.")
+        self._offset, self._scale = float(low), float(high) - float(low)
+        steps = self.horizon
+        if steps is None:
+            steps = getattr(getattr(self.env, "spec", None), "max_episode_steps", None)
+        if steps is None:
+            raise InputError(
+                "the horizon H is needed: the environment's spec has no max_episode_steps. Give horizon=…, the number "
+                "of steps after which an episode is cut."
+            )
         observation, info = self.env.reset(seed=0, options=self.reset_options)
         self._example = _own(observation)
-        self._choices = self._choices_of(info)
+        self._masks: dict[StateKey, tuple[Any, ...]] = {}
         self._last: tuple[State, ActionSet] | None = None
+        self.action_sets = self._make_action_sets()
+        cost = self.baseline_cost
         self.problem = Problem(
             horizon=steps,
             threshold=self.threshold,  # type: ignore[arg-type]
             noise=BOUNDED_NOISE if self.noise is None else self.noise,  # type: ignore[arg-type]
-            dimension=self._choices.features.dimension,
+            dimension=self.action_sets.features.dimension,
             actions=self._actions_of,
-            baseline_cost=self._told_cost(),
+            baseline_cost=cost if cost is None or callable(cost) else lambda step, state: cost,
             confidence=self.confidence,
             gamma_norm=() if self.gamma_norm is None else self.gamma_norm,  # type: ignore[arg-type]
             feature_norm=self.feature_norm,
@@ -337,6 +320,10 @@ class Bridge:
         )
         self.problem.look_up(self.state_of(observation, info))  # at the door: safe action, shapes, norms, Assumption 2
 
+    def start(self, seed: int | None = None) -> State:
+        """Reset the environment: the first state of an episode."""
+        return self.state_of(*self.env.reset(seed=seed, options=self.reset_options))
+
     def state_of(self, observation: Any, info: dict[str, Any]) -> State:
         """The state that an observation stands for; remembers which actions are allowed in it."""
         state = _own(observation)
@@ -344,20 +331,16 @@ class Bridge:
             self._remember_mask(state, info)
         return state
 
-    def start(self, seed: int | None = None) -> State:
-        """Reset the environment: the first state of an episode."""
-        return self.state_of(*self.env.reset(seed=seed, options=self.reset_options))
-
     def env_action(self, decision: Decision) -> Any:
         """The environment's own action for a decision."""
         chosen, state = decision.action, decision.state
-        if isinstance(self._choices, ActionList):
-            if isinstance(chosen, StarAction):
-                raise InputError(f"decision {decision.id} plays a ray, but this environment has a list of actions.")
-            return self._choices.action(state, chosen)
-        if not isinstance(chosen, StarAction):
-            raise InputError(f"decision {decision.id} plays action {chosen}, but this environment has rays.")
-        return self._choices.action(state, chosen)
+        if isinstance(self.action_sets, BoxRays):
+            if not isinstance(chosen, StarAction):
+                raise InputError(f"decision {decision.id} plays action {chosen}, but this environment has rays.")
+            return self.action_sets.action(state, chosen)
+        if isinstance(chosen, StarAction):
+            raise InputError(f"decision {decision.id} plays a ray, but this environment has a list of actions.")
+        return self.action_sets.action(state, chosen)
 
     def transition(self, decision: Decision, stepped: Stepped, action: Any) -> Transition:
         """What `env.step` answered (see `unpack`), as the outcome to observe."""
@@ -372,24 +355,23 @@ class Bridge:
             following = ENDED
         return decision.outcome(reward=self._scaled(stepped.reward), cost=cost, next_state=following)
 
-    def play(self, decision: Decision) -> Played:
-        """Play a decision in the environment."""
+    def play(self, decision: Decision) -> tuple[Transition, Stepped]:
+        """Play a decision in the environment: the outcome to observe, and the environment's own answer."""
         action = self.env_action(decision)
         stepped = unpack(self.env.step(action))
-        outcome = self.transition(decision, stepped, action)
-        return Played(outcome, stepped.reward, stepped.terminated or stepped.truncated, stepped.info)
+        return self.transition(decision, stepped, action), stepped
 
     def describe(self) -> str:
         """One line for people: the environment, its actions and its features."""
-        kind = "list of actions" if isinstance(self._choices, ActionList) else "rays in a box of actions"
-        return f"{self.env}: H = {self.problem.horizon}, {kind}, {self._choices.features.describe()}"
+        kind = "rays in a box of actions" if self.has_rays else "list of actions"
+        return f"{self.env}: H = {self.problem.horizon}, {kind}, {self.action_sets.features.describe()}"
 
     @property
     def has_rays(self) -> bool:
         """Whether D(s) is a star: a direction and an amount."""
-        return isinstance(self._choices, BoxRays)
+        return isinstance(self.action_sets, BoxRays)
 
-    def _choices_of(self, info: dict[str, Any]) -> ActionList | BoxRays:
+    def _make_action_sets(self) -> ActionList | BoxRays:
         space, example = self.env.action_space, self._example
         if isinstance(space, spaces.Box) and self.actions is None:
             if self.mask is not None:
@@ -399,15 +381,15 @@ class Bridge:
             raise InputError(f"targets are ends of rays in a Box of actions, but the action space is {space}.")
         if self.mask is not None and (self.actions is not None or not isinstance(space, spaces.Discrete)):
             raise InputError("mask is for Discrete actions, in place of `actions`: give one of the two.")
-        choices = list_of_actions(space, self.features, self.safe_action, self.actions, example)
+        sets = list_of_actions(space, self.features, self.safe_action, self.actions, example)
         if self.mask is not None:
-            choices.actions = self._allowed
-        return choices
+            sets.actions = self._allowed
+        return sets
 
     def _actions_of(self, state: State) -> ActionSet:
         """D(s); where nothing is played any more, any set will do. The set that `observe` asked for serves `act`."""
         if self._last is None or state is not self._last[0]:
-            self._last = (state, self._choices(self._example if isinstance(state, Ended) else state))
+            self._last = (state, self.action_sets(self._example if isinstance(state, Ended) else state))
         return self._last[1]
 
     def _allowed(self, state: State) -> Sequence[int]:
@@ -422,23 +404,16 @@ class Bridge:
     def _remember_mask(self, state: State, info: dict[str, Any]) -> None:
         if self.mask not in info:
             raise InputError(f"info has no {self.mask!r} (mask=…), only {sorted(map(str, info))}.")
-        allowed = np.flatnonzero(np.asarray(info[self.mask])) + int(self.env.action_space.start)
-        told = tuple(allowed.tolist())
-        before = self._masks.setdefault(self.problem.key_of(state), told)
-        if before != told:
+        allowed = tuple((np.flatnonzero(np.asarray(info[self.mask])) + int(self.env.action_space.start)).tolist())
+        before = self._masks.setdefault(self.problem.key_of(state), allowed)
+        if before != allowed:
             raise InputError(
-                f"info[{self.mask!r}] allows {told} in state {state!r}, but allowed {before} there before: "
+                f"info[{self.mask!r}] allows {allowed} in state {state!r}, but allowed {before} there before: "
                 "what it depends on must be in the observation."
             )
 
     def _key_of(self, state: State) -> Hashable:
         return ENDED_KEY if isinstance(state, Ended) or self.key is None else self.key(state)
-
-    def _told_cost(self) -> Callable[[int, State], float | Sequence[float]] | None:
-        told = self.baseline_cost
-        if told is None or callable(told):
-            return told
-        return lambda step, state: told
 
     def _scaled(self, reward: float) -> float:
         """(r − lo) / (hi − lo); a reward outside [0, 1] is counted, and warned about once."""
@@ -458,23 +433,3 @@ class Bridge:
 def _own(observation: Any) -> Any:
     """The observation, safe from environments that reuse their arrays."""
     return observation.copy() if isinstance(observation, np.ndarray | dict) else observation
-
-
-def _affine(reward_range: tuple[float, float] | None) -> tuple[float, float]:
-    """(offset, scale) of the map to [0, 1]."""
-    if reward_range is None:
-        return 0.0, 1.0
-    low, high = (float(end) for end in reward_range)
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise InputError(f"reward_range must be (lo, hi) with lo < hi, both finite, but is {reward_range!r}.")
-    return low, high - low
-
-
-def _horizon_of(env: gymnasium.Env[Any, Any]) -> int:
-    steps = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    if steps is None:
-        raise InputError(
-            "the horizon H is needed: the environment's spec has no max_episode_steps. Give horizon=…, the number of "
-            "steps after which an episode is cut."
-        )
-    return int(steps)

@@ -1,4 +1,4 @@
-"""The authors' numbers, beside which ours are shown."""
+"""Learning curves of CISR students: the authors' numbers, the shipped curves beside them, and tables of both."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def published() -> Published:
     )
 
 
-# Learning curves of CISR students: the shipped ones, and how a file of them is written.
+# Our own curves: the shipped ones, and how a file of them is written.
 
 SCHEMA = "tether-cisr-curves-1"
 PER_UNIT = ("success", "mean_return", "training_failures", "interventions", "training_return", "excess")
@@ -90,6 +90,11 @@ class Curve:
     interventions: tuple[int, ...]
     training_return: tuple[float, ...]
     excess: tuple[float, ...]
+
+    @property
+    def kind(self) -> tuple[str, float, str]:
+        """Teacher, P(intended move) and picture: what students with different seeds share."""
+        return self.teacher, self.intended, self.picture
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; four decimals."""
@@ -148,10 +153,11 @@ def collect(folder: Path) -> dict[str, Any]:
         )
     if any(one["provenance"] != stored[0]["provenance"] for one in stored):
         raise InputError(f"The students in {folder} come from different specs or versions; collect one kind.")
-    curves = sorted((Curve.from_dict(one["curve"]) for one in stored), key=_order)
+    curves = [Curve.from_dict(one["curve"]) for one in stored]
+    curves.sort(key=lambda curve: (-curve.intended, curve.picture, curve.teacher, curve.seed))
     rows = [
-        {"teacher": t, "intended": p, "picture": i, "seeds": [c.seed for c in curves if _kind(c) == (t, p, i)]}
-        for t, p, i in dict.fromkeys(_kind(curve) for curve in curves)
+        {"teacher": t, "intended": p, "picture": i, "seeds": [c.seed for c in curves if c.kind == (t, p, i)]}
+        for t, p, i in dict.fromkeys(curve.kind for curve in curves)
     ]
     return {
         "schema": SCHEMA,
@@ -159,14 +165,6 @@ def collect(folder: Path) -> dict[str, Any]:
         "students": rows,
         "curves": [curve.as_dict() for curve in curves],
     }
-
-
-def _kind(curve: Curve) -> tuple[str, float, str]:
-    return curve.teacher, curve.intended, curve.picture
-
-
-def _order(curve: Curve) -> tuple[float, str, str, int]:
-    return -curve.intended, curve.picture, curve.teacher, curve.seed
 
 
 # Our students beside the authors': the tables of docs/cisr.md.
@@ -194,31 +192,25 @@ class Summary:
 def summarise(curves: Sequence[Curve]) -> list[Summary]:
     """One summary per teacher, slip and picture, in the authors' order of teachers."""
     order = [row.teacher for row in published().rows]
-    kinds = sorted(
-        {(curve.intended, curve.picture, order.index(curve.teacher)) for curve in curves},
-        key=lambda kind: (-kind[0], kind[1], kind[2]),
-    )
-    return [
-        _summary([c for c in curves if (c.intended, c.picture, c.teacher) == (intended, picture, order[place])])
-        for intended, picture, place in kinds
-    ]
-
-
-def _summary(curves: Sequence[Curve]) -> Summary:
-    success = np.array([curve.success for curve in curves])
-    final = success[:, -1]
-    return Summary(
-        teacher=curves[0].teacher,
-        intended=curves[0].intended,
-        picture=curves[0].picture,
-        students=len(curves),
-        success=float(final.mean()),
-        success_error=float(final.std(ddof=1) / sqrt(len(final))) if len(final) > 1 else nan,
-        mean_return=float(np.mean([curve.mean_return[-1] for curve in curves])),
-        training_failures=float(np.mean([sum(curve.training_failures) for curve in curves])),
-        interventions=float(np.mean([sum(curve.interventions) for curve in curves])),
-        success_by_unit=tuple(success.mean(axis=0).tolist()),
-    )
+    kinds = sorted({curve.kind for curve in curves}, key=lambda kind: (-kind[1], kind[2], order.index(kind[0])))
+    found = []
+    for kind in kinds:
+        students = [curve for curve in curves if curve.kind == kind]
+        success = np.array([curve.success for curve in students])
+        final = success[:, -1]
+        found.append(
+            Summary(
+                *kind,
+                students=len(students),
+                success=float(final.mean()),
+                success_error=float(final.std(ddof=1) / sqrt(len(final))) if len(final) > 1 else nan,
+                mean_return=float(np.mean([curve.mean_return[-1] for curve in students])),
+                training_failures=float(np.mean([sum(curve.training_failures) for curve in students])),
+                interventions=float(np.mean([sum(curve.interventions) for curve in students])),
+                success_by_unit=tuple(success.mean(axis=0).tolist()),
+            )
+        )
+    return found
 
 
 def final_table(summaries: Sequence[Summary]) -> str:

@@ -56,11 +56,6 @@ def reward_of(entered: int) -> float:
     return DANGER_REWARD if entered in DANGER else STEP_REWARD
 
 
-def is_end(entered: int) -> bool:
-    """Whether an episode ends on entering a cell."""
-    return entered in ENDS
-
-
 def pictures(picture: Picture) -> NDArray[np.float32]:
     """What the student sees in each cell; its own place is the largest entry of plane 0. (S, planes, rows, columns).
 
@@ -166,7 +161,7 @@ class LakeEnv(gym.Env[Observation, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Move, slip, and let the teacher react to the cell that was entered."""
-        if is_end(self.cell):
+        if self.cell in ENDS:
             raise InputError(f"The episode ended in cell {self.cell}: reset before the next step.")
         entered = self._next[self.cell][int(action)].at(self.np_random.random())
         intervened = self._triggers[entered]
@@ -174,7 +169,7 @@ class LakeEnv(gym.Env[Observation, np.int64]):
         if not put_back:
             self.cell = entered
         self._steps += 1
-        terminated = is_end(entered) or (intervened and not put_back)
+        terminated = entered in ENDS or (intervened and not put_back)
         info = {"entered": entered, "danger": entered in DANGER, "goal": entered == GOAL, "intervened": intervened}
         return self._pictures[self.cell].copy(), reward_of(entered), terminated, self._steps >= TIME_OUT, info
 

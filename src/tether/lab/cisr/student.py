@@ -1,13 +1,16 @@
-"""Lagrange multipliers by exponentiated gradient on a simplex of size B with a slack coordinate."""
+"""The student: PPO on the Lagrangian lake, with multipliers that follow the measured violations."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tether.errors import InputError, TetherError
 from tether.lab.cisr.env import CISR_INTENDED, Episode, Intervention, LagrangianLake, LakeEnv, Picture, pictures
+from tether.lab.cisr.teacher import UnitLog
 from tether.records import Array
+
+# Lagrange multipliers by exponentiated gradient on a simplex of size B with a slack coordinate.
 
 BUDGET = 0.5
 """B: what the multipliers and the slack sum to."""
@@ -41,7 +44,7 @@ def updated(weights: Array, violation: Array, rate: float = RATE) -> Array:
     return scaled
 
 
-# The student: PPO on the Lagrangian lake, with multipliers that follow the measured violations.
+# PPO.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,30 +77,18 @@ class StudentSpec:
         """Steps of one PPO update, over all environments."""
         return self.environments * self.horizon
 
-    def as_dict(self) -> dict[str, Any]:
-        """For the results file."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class UnitLog:
-    """What a unit of training looked like: means over its ended episodes, and counts over all its steps.
-
-    `excess` is the mean intervention rate minus its limit; with no ended episode both means are 0.
-    """
-
-    mean_return: float
-    excess: float
-    failures: int
-    interventions: int
-    steps: int
-
 
 class Student:
     """A learner that keeps its weights and multipliers when the intervention changes; its optimiser starts anew."""
 
     def __init__(self, spec: StudentSpec, seed: int) -> None:
-        _require_torch()
+        try:
+            import stable_baselines3  # noqa: F401
+        except ImportError as error:
+            raise TetherError(
+                "Training a CISR student needs Stable-Baselines3 and PyTorch: pip install 'tether-rl[cisr]'. "
+                "The trained curves need neither: tether.lab.cisr.curves.load_curves()."
+            ) from error
         self.spec = spec
         self.weights = initial_weights(2)
         self._seeds = np.random.SeedSequence(seed)
@@ -186,13 +177,3 @@ def _new_ppo(spec: StudentSpec, envs: list[LagrangianLake], seed: int) -> Any:
     initialise(model.policy)
     model.set_logger(Logger(folder=None, output_formats=[]))  # the default makes a folder for every student
     return model
-
-
-def _require_torch() -> None:
-    try:
-        import stable_baselines3  # noqa: F401
-    except ImportError as error:
-        raise TetherError(
-            "Training a CISR student needs Stable-Baselines3 and PyTorch: pip install 'tether-rl[cisr]'. "
-            "The trained curves need neither: tether.lab.cisr.curves.load_curves()."
-        ) from error

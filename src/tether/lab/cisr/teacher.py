@@ -14,11 +14,18 @@ RETURN_RANGE, EXCESS_RANGE = (-0.5, 5.5), (0.0, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """What a teacher sees of the last unit: the mean training return, and the intervention rate minus its limit."""
+class UnitLog:
+    """What a unit of training looked like: means over its ended episodes, and counts over all its steps.
+
+    `excess` is the mean intervention rate minus its limit; with no ended episode both means are 0. Teachers see the
+    means.
+    """
 
     mean_return: float = 0.0
     excess: float = 0.0
+    failures: int = 0
+    interventions: int = 0
+    steps: int = 0
 
 
 class Teacher(Protocol):
@@ -27,7 +34,7 @@ class Teacher(Protocol):
     def choose(self) -> Intervention:
         """The intervention of the next unit."""
 
-    def observe(self, seen: Observation) -> None:
+    def observe(self, seen: UnitLog) -> None:
         """What the unit looked like."""
 
 
@@ -38,7 +45,7 @@ class Curriculum:
     interventions: tuple[Intervention, Intervention, Intervention]
     thresholds: tuple[tuple[float, float], tuple[float, float]]
 
-    def moves_on(self, stage: int, seen: Observation) -> bool:
+    def moves_on(self, stage: int, seen: UnitLog) -> bool:
         """Whether the last unit earned the next stage: return ≥ θ_r and excess ≤ θ_c."""
         if stage >= len(self.thresholds):
             return False
@@ -56,14 +63,14 @@ class CurriculumTeacher:
     def __init__(self, curriculum: Curriculum = STORED) -> None:
         self.curriculum = curriculum
         self.stage = 0
-        self._seen = Observation()
+        self._seen = UnitLog()
 
     def choose(self) -> Intervention:
         """The intervention of the stage that the last unit has earned."""
         self.stage += self.curriculum.moves_on(self.stage, self._seen)
         return self.curriculum.interventions[self.stage]
 
-    def observe(self, seen: Observation) -> None:
+    def observe(self, seen: UnitLog) -> None:
         """Remember the unit."""
         self._seen = seen
 
@@ -78,7 +85,7 @@ class FixedTeacher:
         """Always the same."""
         return self.intervention
 
-    def observe(self, seen: Observation) -> None:
+    def observe(self, seen: UnitLog) -> None:
         """Nothing to learn."""
 
 
@@ -104,7 +111,7 @@ class BanditTeacher:
             self._chosen = int(np.argmax([abs(self._rng.choice(list(rewards))) for rewards in self._rewards]))
         return TEACHERS_CHOICE[self._chosen]
 
-    def observe(self, seen: Observation) -> None:
+    def observe(self, seen: UnitLog) -> None:
         """Reward the choice by the change of its return; the first time there is nothing to compare with."""
         before = self._returns[self._chosen]
         if before is not None:

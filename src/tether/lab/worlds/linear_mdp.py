@@ -11,7 +11,7 @@ from tether.errors import AssumptionError, InputError
 from tether.lab.worlds.dynamics import draw, play
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import Problem
-from tether.records import Array, Decision, Transition
+from tether.records import Action, Array, Decision, StarAction, Transition
 
 PROBABILITY_TOLERANCE = 1e-9
 
@@ -148,22 +148,25 @@ class LinearMDP:
 
     def step(self, decision: Decision, streams: Streams) -> Transition:
         """Play a decision: exact reward, noisy costs z = c + ε, and the next state."""
-        h, numbers = decision.step, np.empty(1 + self.problem.constraints)
         normal = streams.noise.standard_normal(self.problem.constraints)
-        next_state = play(
-            self.true_theta[h],
-            self.true_gamma[h],
-            self.true_mu[h],
-            self.noise_scale,
-            np.array(decision.feature),
-            normal,
-            streams.transitions.random(),
-            numbers,
-        )
-        reward, *costs = numbers.tolist()
-        return decision.outcome(
-            reward=reward, cost=costs[0] if len(costs) == 1 else tuple(costs), next_state=next_state
-        )
+        numbers = (normal, streams.transitions.random())
+        reward, cost, following = self.play(decision.step, decision.state, decision.action, decision.feature, numbers)
+        return decision.outcome(reward=reward, cost=cost, next_state=following)
+
+    def play(
+        self, step: int, state: int, action: Action, feature: Array, numbers: tuple[Array, float]
+    ) -> tuple[float, float | tuple[float, ...], int]:
+        """Reward, observed cost (or costs) and next state of one step, from M normal numbers and a uniform one."""
+        normal, uniform = numbers
+        theta, gamma, mu = self.true_theta[step], self.true_gamma[step], self.true_mu[step]
+        out = np.empty(1 + self.problem.constraints)
+        following = int(play(theta, gamma, mu, self.noise_scale, np.array(feature), normal, uniform, out))
+        if self.rewards is not None and not isinstance(action, StarAction):
+            out[0] = self.rewards[state, action]
+        if self.arrival_cost is not None:
+            out[1:] = self.arrival_cost[:, following]
+        reward, *costs = out.tolist()
+        return reward, costs[0] if len(costs) == 1 else tuple(costs), following
 
 
 def _check_probabilities(table: Array, name: str) -> None:
