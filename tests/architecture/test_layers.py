@@ -126,6 +126,26 @@ def test_only_studies_and_the_command_line_import_the_cisr_baseline():
     assert importers - {"cisr"} <= SEES_BOTH
 
 
+def test_the_lab_and_the_command_line_have_no_import_cycles():
+    """Not inside functions either: whoever shows studies asks their registry, and no study imports who shows it."""
+    places = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in SOURCES
+        if layer_of(path) in SEES_BOTH
+    }
+    needs = {}
+    for name, path in places.items():
+        wanted = {
+            f"{module}.{part}" if f"{module}.{part}" in places else module
+            for _, module, parts in imports_of(path)
+            for part in parts or ("",)
+        }
+        needs[name] = wanted & places.keys() - {name}
+    while free := {name for name, wanted in needs.items() if not wanted & needs.keys()}:
+        needs = {name: wanted for name, wanted in needs.items() if name not in free}
+    assert needs == {}
+
+
 def test_every_layer_is_known():
     """A new folder or module at the top must be given its place in the rules above."""
     known = {*MAY_IMPORT, *SEES_BOTH, "__init__"}

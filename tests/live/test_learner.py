@@ -238,8 +238,8 @@ def test_an_alarm_is_part_of_the_state_and_ends_with_its_reset():
 
 def test_a_proposal_is_kept_until_something_is_learned_and_no_longer(world, monkeypatch):
     learner, asked = Learner(world.problem), []
-    plain = learner.agent.propose_at
-    monkeypatch.setattr(learner.agent, "propose_at", lambda *args: asked.append(args) or plain(*args))
+    plain = learner.agent.propose
+    monkeypatch.setattr(learner.agent, "propose", lambda *args: asked.append(args) or plain(*args))
     entries = some_entries(world, 40)
     for count, entry in enumerate(entries, start=1):
         learner.apply(entry)

@@ -7,8 +7,9 @@ from service_app import new_advisor, serving
 
 from tether.errors import InputError
 from tether.live.log.store import Head
-from tether.service.hub import Hub, Watch
+from tether.service.hub import Hub
 from tether.service.models import DecisionRequest
+from tether.service.views import LogPoll
 
 
 class Counting:
@@ -149,7 +150,7 @@ def test_the_status_is_computed_under_the_advisors_lock():
         assert client.get("/v1/status").json()["model_hash"] == plain(0)
 
 
-def test_a_watch_outlives_whatever_the_log_raises():
+def test_a_poll_outlives_whatever_the_log_raises():
     class Broken:
         fails = 0
 
@@ -160,9 +161,9 @@ def test_a_watch_outlives_whatever_the_log_raises():
             return Head(self.fails, "")
 
     async def run():
-        watch = Watch(Broken())
-        grown = await watch.head_after(2, 5.0)
-        await watch.close()
+        poll = LogPoll(Broken())
+        grown = await poll.head_after(2, 5.0)
+        await poll.close()
         return grown
 
     assert asyncio.run(run()) == 3

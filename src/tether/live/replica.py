@@ -1,4 +1,4 @@
-"""The agents as the advisor asks them: with a state that was looked up once and, for what is drawn, a coin."""
+"""Replicas of the log: the learner and the ledger as folds over its entries."""
 
 import hashlib
 import io
@@ -16,15 +16,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from tether.agents.agent import Choice, LeastSquaresAgent, arrays_in, check_step, checked_costs, checked_feature
+from tether.agents.agent import arrays_in, check_step, checked_costs, checked_feature
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
-from tether.kernels.model import ALL, STATE, VISITED, add_state, new_plan, new_scratch, new_tables
-from tether.kernels.plan import choose_alone
-from tether.kernels.ridge import observe_cost
+from tether.kernels.model import ALL, STATE
 from tether.live.gate import Gate, Terms, WeighedFacts
 from tether.live.log.store import Entry, Head, Store, genesis_of
 from tether.live.policy import LONGEST, Guards, Mode
@@ -36,80 +34,11 @@ Algorithm = Literal["slucb-qvi", "rslucb-qvi"]
 ALGORITHMS: tuple[Algorithm, ...] = ("slucb-qvi", "rslucb-qvi")
 
 
-class LearnsFromLog(LeastSquaresAgent):
-    """The part of a live agent that learns: safe costs are remembered as the log says, and the problem is not asked."""
-
-    _logged_fact: tuple[Array, Array] | None = None
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the safe cost of a state is remembered once an outcome was seen there."""
-        return self.rules.memory == VISITED and not self._costs_are_unknown
-
-    def observe_with(self, transition: Transition, fact: tuple[Array, Array] | None) -> None:
-        """`observe`, with the fact (f (d,), τ_s (M,)) that was declared when the decision was made, if any."""
-        self._logged_fact = fact
-        try:
-            self.observe(transition)
-        finally:
-            self._logged_fact = None
-
-    def _fact_of(self, t: Transition) -> tuple[Array, Array] | None:
-        return self._logged_fact if self.remembers else None
-
-
-class LiveAgent(LearnsFromLog, SlucbQvi):
-    """The same algorithm, kernels and numbers as `SlucbQvi.propose`, with less work around them. For one thread."""
-
-    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        super().__init__(problem, config)
-        d, m = problem.dimension, problem.constraints
-        self._alone_tables, self._alone_plan = new_tables(d, 1, 1, m), new_plan(1, 1, m, d)
-        self._alone_scratch = new_scratch(d, m, 0, 0)
-
-    def _unplanned(self, step: int, known: KnownState) -> Choice:
-        """As in the base class, but the buffers for the one state are kept and filled again, not allocated."""
-        self._alone_tables.slots[0] = self._alone_tables.built[0] = 0
-        self._alone_tables = tables = add_state(self._alone_tables, known, known.baseline_cost[step : step + 1])
-        room = tables.features.shape[1]
-        if room > self._alone_scratch.projected.shape[1]:
-            self._alone_scratch = new_scratch(self.problem.dimension, self.problem.constraints, room, room)
-        plan, stage = self._alone_plan, step if self._stages > 1 else 0
-        plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
-        choose_alone(self.costs, self.values, self.rules, tables, plan, self._alone_scratch, step, stage)
-        return self._choice(step, known, plan)
-
-    def propose_at(self, step: int, state: State, known: KnownState, coin: float) -> Decision:
-        """`propose` for a state that was looked up already and where the trajectory goes on. Nothing is noted."""
-        told = self._told(state) if self._warms_up else known
-        choice = self._tripped(step, told) if self.tripped_by else self._unplanned(step, told)
-        return self._decide(step, state, choice)
-
-
-class LiveMixer(LearnsFromLog, RslucbQvi):
-    """RSLUCB-QVI whose coin comes with the question: the same question gets the same draw, now and in a replay."""
-
-    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        super().__init__(problem, config, rng=np.random.default_rng(0))  # never asked: see _toss
-        self._coin = 1.0
-
-    @classmethod
-    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
-        return cls(problem, SlucbConfig(**config), **told)
-
-    def propose_at(self, step: int, state: State, known: KnownState, coin: float) -> Decision:
-        """`propose` for a state that was looked up already; `coin` in [0, 1) picks the action from the mixture."""
-        self._coin = coin
-        choice = self._tripped(step, known) if self.tripped_by else self._unplanned(step, known)
-        return self._decide(step, state, choice)
-
-    def _toss(self) -> float:
-        return self._coin
-
-
-def live_agent(algorithm: Algorithm) -> type[LiveAgent] | type[LiveMixer]:
-    """The class behind a name."""
-    return LiveMixer if algorithm == "rslucb-qvi" else LiveAgent
+def live_agent(algorithm: Algorithm, problem: Problem, config: SlucbConfig) -> SlucbQvi:
+    """The agent behind a name. Whoever asks RSLUCB-QVI brings the coin, so that a replay draws the same actions."""
+    if algorithm == "rslucb-qvi":
+        return RslucbQvi(problem, config, rng=np.random.default_rng(0))
+    return SlucbQvi(problem, config)
 
 
 # The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing.
@@ -152,7 +81,7 @@ class Learner:
     ) -> None:
         self.problem, self.config = problem, config or live_config(problem, algorithm)
         self.algorithm, self.states = algorithm, states or StateCodec()
-        self.agent: LiveAgent | LiveMixer = live_agent(algorithm)(problem, self.config)
+        self.agent = live_agent(algorithm, problem, self.config)
         if watch:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
@@ -219,7 +148,7 @@ class Learner:
             # at H = 1 nothing follows: next states are logged, but would only fill tables
             after = self.states.decode(body["next_state"]) if self.problem.horizon > 1 else None
             told = None if costs is None else tuple(costs.tolist())
-            self.agent.observe_with(Transition(step, state, feature, float(reward), told, after), fact)
+            self.agent.learn(Transition(step, state, feature, float(reward), told, after), fact)
         if costs is not None:
             self.gate.add(step, feature, costs)
         if fact is not None:
@@ -242,12 +171,7 @@ class Learner:
         """An old row without a reward: it teaches the cost alone."""
         if costs is None or costs.shape != (self.problem.constraints,):
             raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
-        agent = self.agent
-        stage = step if len(agent.costs.log_det) > 1 else 0
-        observe_cost(agent.costs, stage, feature, costs, agent.scratch.vectors)
-        agent.note_steps(1)
-        if agent.watch is not None:
-            agent.watch.observe(step, feature, costs)
+        self.agent.learn_cost(step, feature, costs)
 
     def look_up(self, state: State) -> KnownState:
         """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
@@ -271,12 +195,12 @@ class Learner:
             check_step(step, self.problem.horizon)
             known = self.look_up(state)
         if not self._is_table or type(state) is not int or self.agent.mixes:
-            return self.agent.propose_at(step, state, known, coin)
+            return self.agent.propose(step, state, known, coin)
         found = self._proposed.get((step, state))
         if found is None:
             if len(self._proposed) >= MOST_KNOWN:
                 self._proposed.clear()
-            found = self._proposed[step, state] = self.agent.propose_at(step, state, known, coin)
+            found = self._proposed[step, state] = self.agent.propose(step, state, known, coin)
         return found
 
     def prepare(self, step: int) -> None:
@@ -289,7 +213,7 @@ class Learner:
         found = self._hashes.get(step)
         if found is None:
             agent = self.agent
-            stage = step if len(agent.costs.log_det) > 1 else 0
+            stage = agent.stage_of(step)
             digest = hashlib.sha256(self._told)
             # `owed` is of the tables, which no live decision reads; `grid` is a constant
             sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name and name != ".grid"]
@@ -372,7 +296,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
     )
 
 
-def gate_of(agent: LiveAgent | LiveMixer) -> Gate:
+def gate_of(agent: SlucbQvi) -> Gate:
     """A gate before the first outcome: with the safe costs of all listed states, if they are facts from the start."""
     gate, problem = Gate(terms_of(agent)), agent.problem
     if agent.rules.memory == ALL:
@@ -385,7 +309,7 @@ def gate_of(agent: LiveAgent | LiveMixer) -> Gate:
     return gate
 
 
-def weigh_alike(gate: Gate, agent: LiveAgent | LiveMixer) -> None:
+def weigh_alike(gate: Gate, agent: SlucbQvi) -> None:
     """Tell the gate where the learner has weighed its facts anew: any weight is valid, but both must use the same."""
     if isinstance(gate.facts, WeighedFacts):
         facts = agent.costs.facts

@@ -1,8 +1,7 @@
-"""The watch: tells long polls that the log has grown, also by other processes. One look for all who wait."""
+"""The hub: the advisor between asyncio and the log. Requests that arrive together share one sync."""
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -10,64 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from tether.errors import AlteredLog, InputError, StoreError, TetherError
+from tether.errors import AlteredLog, StoreError, TetherError
 from tether.live.advisor import Advisor, Pending
 from tether.live.log.group_commit import GroupCommit
-from tether.live.log.store import Appended, Store
+from tether.live.log.store import Appended
 from tether.live.records import LiveDecision, Recorded
 from tether.records import StarAction
-from tether.service.http import answer_of
-from tether.service.metrics import Metrics
-from tether.service.models import DecisionRequest, OutcomeAnswer, OutcomeRequest, StarActionModel
-
-INTERVAL = 0.25
-"""Seconds between looks at the log while somebody waits."""
-
-
-class Watch:
-    """Looks at the end of the log while somebody waits, and only then."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._head, self._waiting = store, 0, 0
-        self._grown, self._ended = asyncio.Condition(), False
-        self._looking: asyncio.Task[None] | None = None
-
-    async def head_after(self, after: int, seconds: float) -> int:
-        """The seq of the log's end: at once if it is beyond `after`, else when it is, or after so many seconds."""
-        self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
-        deadline = time.monotonic() + seconds
-        self._waiting += 1
-        try:
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look())
-            async with self._grown:
-                while self._head <= after and not self._ended and (left := deadline - time.monotonic()) > 0.0:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._grown.wait(), left)
-        finally:
-            self._waiting -= 1
-        return self._head
-
-    async def _look(self) -> None:
-        while self._waiting:
-            await asyncio.sleep(INTERVAL)
-            with suppress(Exception):  # a log that is out of reach has not grown; whoever writes to it will be told
-                self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
-            async with self._grown:
-                self._grown.notify_all()
-
-    def end(self) -> None:
-        """Let nobody wait from now on: who does is answered at the next look. Safe to call in a signal handler."""
-        self._ended = True
-
-    async def close(self) -> None:
-        """Stop looking."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
-
-
-# The hub: the advisor between asyncio and the log. Requests that arrive together share one sync.
+from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel
 
 
 class Decided(NamedTuple):
@@ -286,32 +234,3 @@ def wire_state(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: wire_state(entry) for name, entry in value.items()}
     return value
-
-
-# The desk: decisions and outcomes, from the bytes of a request to the bytes of its answer.
-
-LONGEST_KEY = 400
-"""Characters of an Idempotency-Key."""
-
-
-class Desk:
-    """Answers as (status, JSON); what cannot be answered is raised."""
-
-    def __init__(self, hub: Hub, metrics: Metrics) -> None:
-        self._hub, self._metrics = hub, metrics
-
-    async def decide(self, body: bytes, key: str | None) -> tuple[int, bytes]:
-        """A decision: 200; 503 with the safe action if the log cannot be written."""
-        asked = DecisionRequest.model_validate_json(body)
-        if key is not None and not 1 <= len(key) <= LONGEST_KEY:
-            raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
-        decision, logged = await self._hub.decide(asked, key)
-        self._metrics.decided(decision)
-        return 200 if decision.logged else 503, answer_of(decision, logged)
-
-    async def record(self, body: bytes, key: str | None) -> tuple[int, bytes]:
-        """An outcome was recorded. The decision's id is its key: a header says nothing more."""
-        recorded = await self._hub.record(OutcomeRequest.model_validate_json(body))
-        self._metrics.recorded(recorded.repeated)
-        answer = OutcomeAnswer(decision_id=recorded.decision_id, seq=recorded.seq, repeated=recorded.repeated)
-        return 200, answer.model_dump_json().encode()
