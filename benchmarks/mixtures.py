@@ -12,7 +12,8 @@ from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig
 from tether.kernels.compiled import replaced
 from tether.kernels.mixture_solver import CLOSED, InnerProblem, best_mixture, new_inner_problem
-from tether.lab.units import Schedule, simulate_units
+from tether.lab.simulate import simulate_units
+from tether.lab.specs import Schedule
 from tether.lab.worlds.lake import frozen_lake
 from tether.lab.worlds.linear_mdp import Streams
 

@@ -126,6 +126,26 @@ def test_only_studies_and_the_command_line_import_the_cisr_baseline():
     assert importers - {"cisr"} <= SEES_BOTH
 
 
+def test_the_lab_and_the_command_line_have_no_import_cycles():
+    """Not inside functions either: whoever shows studies asks their registry, and no study imports who shows it."""
+    places = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in SOURCES
+        if layer_of(path) in SEES_BOTH
+    }
+    needs = {}
+    for name, path in places.items():
+        wanted = {
+            f"{module}.{part}" if f"{module}.{part}" in places else module
+            for _, module, parts in imports_of(path)
+            for part in parts or ("",)
+        }
+        needs[name] = wanted & places.keys() - {name}
+    while free := {name for name, wanted in needs.items() if not wanted & needs.keys()}:
+        needs = {name: wanted for name, wanted in needs.items() if name not in free}
+    assert needs == {}
+
+
 def test_every_layer_is_known():
     """A new folder or module at the top must be given its place in the rules above."""
     known = {*MAY_IMPORT, *SEES_BOTH, "__init__"}
@@ -136,6 +156,30 @@ def test_folders_are_one_deep_but_for_the_log_and_the_lab_and_there_is_no_utils(
     deep = {path.parent.relative_to(PACKAGE).as_posix() for path in SOURCES if len(path.relative_to(PACKAGE).parts) > 2}
     assert deep == {"live/log", "lab/worlds", "lab/studies", "lab/cisr"}
     assert [path.name for path in SOURCES if path.stem in ("utils", "util", "helpers", "misc", "common")] == []
+
+
+CALLED_LATE = {("tether.problem.problem", "tether.check.problem_check")}
+"""Imports upwards that happen within one call: `Problem.check` is a short name for `check_problem(problem)`."""
+
+
+def modules_imported(path):
+    """Modules of the package that a file imports anywhere: in functions and for type checkers, too."""
+    names = {".".join(one.relative_to(PACKAGE.parent).with_suffix("").parts) for one in SOURCES}
+    for _, module, imported in imports_of(path):
+        wanted = {module} if not imported else {f"{module}.{name}" for name in imported} | {module}
+        yield from wanted & names
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Not even inside functions: repeatedly leave out whoever imports nothing that is left."""
+    name_of = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in MODULES}
+    left = {name: set(modules_imported(path)) - {name} for path, name in name_of.items()}
+    for importer, imported in CALLED_LATE:
+        left[importer].remove(imported)
+    while free := [name for name, imported in left.items() if not imported & left.keys()]:
+        for name in free:
+            del left[name]
+    assert sorted(left) == [], "these import each other, or import those that do"
 
 
 IMPORT_ONLY = "import sys, json; import tether; print(json.dumps(sorted(sys.modules)))"

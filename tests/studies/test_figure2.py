@@ -13,13 +13,10 @@ from test_report import Outline, Reader
 from tiny_units import MANY, ONE, RAMP, cell, certified
 
 from tether.cli import output as cli_output
-from tether.cli import study as cli_study
-from tether.lab import claims
 from tether.lab import plots as figures
-from tether.lab.plots import charts
-from tether.lab.report import write
-from tether.lab.studies import figure2
-from tether.lab.studies.figure2 import MOST_CELLS, kind_of, leading, most_telling
+from tether.lab.report import draw, write
+from tether.lab.studies import figure2, view_of
+from tether.lab.studies.figure2 import MOST_CELLS, charts, kind_of, leading, most_telling
 from tether.lab.worlds.lake import CELLS, DANGER, ENDS, GOAL, transition_law
 
 OURS, THEIRS = "CISR, run by us", "CISR, its authors' logs"
@@ -36,7 +33,6 @@ def chart():
 def unportrayed(monkeypatch):
     """Arrays have no run behind them that could be played again."""
     monkeypatch.setattr(figure2, "portrait", lambda results: None)
-    monkeypatch.setattr(figure2, "portrait", lambda results: None)
 
 
 def panel_of(chart, key):
@@ -52,10 +48,7 @@ def test_a_cell_is_known_by_its_options_and_not_by_its_label():
         "certified", "tuned", "tuned", "theory-literal", "text-literal", "theory-small", "safe-action", "bernoulli",
     ]  # fmt: skip
     assert [kind_of(cell) for cell in tiny_units.cells()] == expected
-    renamed = [
-        dataclasses.replace(row, info=dataclasses.replace(row.info, label=f"x{k}"))
-        for k, row in enumerate(tiny_units.cells())
-    ]
+    renamed = [dataclasses.replace(row, agent_label=f"x{k}", note="") for k, row in enumerate(tiny_units.cells())]
     assert [kind_of(cell) for cell in renamed] == expected
 
 
@@ -129,7 +122,7 @@ def test_without_trained_students_the_authors_curve_must_do(monkeypatch):
     monkeypatch.setattr(figure2, "load_curves", absent)
     (made,) = charts(tiny_units.results([certified()]))
     assert [curve.name for curve in made.panels[0].series] == ["Ours, certified", THEIRS]
-    verdicts = {claim.id: claim.holds for claim in claims.evaluate(tiny_units.results([certified()]))}
+    verdicts = {claim.id: claim.holds for claim in figure2.claims(tiny_units.results([certified()]))}
     assert verdicts["certified-faster-than-cisr"] and verdicts["certified-comparable-to-cisr"]
 
 
@@ -148,11 +141,11 @@ def test_the_printed_figure_holds_the_panels_the_map_and_labels_inside(chart):
 
 def test_figures_and_portrait_are_written(tmp_path, monkeypatch, seen):
     monkeypatch.setattr(figure2, "portrait", lambda results: seen)
-    written = figures.draw(tiny_units.results(), tmp_path)
+    written = draw(tiny_units.results(), tmp_path)
     assert [path.name for path in written] == [
         "tiny-lake.png", "tiny-lake.svg", "tiny-lake.pdf", "tiny-lake-lake.png",
     ]  # fmt: skip
-    again = {path.name: path.read_bytes() for path in figures.draw(tiny_units.results(), tmp_path)}
+    again = {path.name: path.read_bytes() for path in draw(tiny_units.results(), tmp_path)}
     assert again == {path.name: path.read_bytes() for path in written}
 
 
@@ -165,7 +158,7 @@ HELD = {
 
 
 def verdicts(*cells):
-    return {claim.id: claim.holds for claim in claims.evaluate(tiny_units.results(cells))}
+    return {claim.id: claim.holds for claim in figure2.claims(tiny_units.results(cells))}
 
 
 def test_all_claims_are_judged_and_that_nobody_falls_is_refused():
@@ -206,13 +199,13 @@ def test_a_claim_is_only_judged_where_its_rows_were_run():
 
 def test_an_interval_around_the_bound_is_called_undecided():
     (claim,) = [
-        c for c in claims.evaluate(tiny_units.results([certified(level=0.945, noise=0.03)])) if c.id.endswith("-learns")
+        c for c in figure2.claims(tiny_units.results([certified(level=0.945, noise=0.03)])) if c.id.endswith("-learns")
     ]
     assert "undecided" in claim.evidence and "5 agents, 10 runs" in claim.evidence
 
 
 def test_the_json_table_has_the_rows_of_units():
-    rows = cli_study._table(tiny_units.results())
+    rows = view_of(tiny_units.results()).table(tiny_units.results()).rows
     assert json.loads(json.dumps(rows))[0]["success_last3"] == pytest.approx(0.96)
     small = next(row for row in rows if row["agent"].startswith("Theory, β=10.4"))
     assert small["max_expected_cost"] == pytest.approx(0.95) and small["violations_total"] == 100
@@ -220,8 +213,8 @@ def test_the_json_table_has_the_rows_of_units():
 
 
 def test_the_terminal_table_has_success_safety_and_whose_radius(capsys):
-    heads, lines = cli_output._columns(cli_study._table(tiny_units.results()))
-    cli_output.show_table("t", heads, lines)
+    table = figure2.table(tiny_units.results())
+    cli_output.show_table("t", table.heads, table.lines)
     shown = capsys.readouterr().out.splitlines()
     first = next(line for line in shown if line.startswith("Ours, certified"))
     assert re.search(r"\s5\s+10\s+0\.960 \(0\.9\d\d to 0\.9\d\d\)\s+5\.76\s+0\.1000\s+0\s+0\s+10\.0\s+theorem", first)
@@ -328,7 +321,7 @@ def test_a_portrait_is_the_same_bytes_again_and_can_be_said_in_words(seen):
 def test_other_worlds_and_studies_without_a_learner_have_no_portrait():
     alone = cell("a₀", agent="always-safe", origin="exact", options={}, level=0.0)
     assert figure2.portrait(tiny_units.results([alone])) is None
-    elsewhere = dataclasses.replace(certified(), info=dataclasses.replace(certified().info, world="synthetic"))
+    elsewhere = dataclasses.replace(certified(), world="synthetic")
     assert figure2.portrait(tiny_units.results([elsewhere])) is None
     unknown = certified(options={"pooled": True, "nope": 1})
     assert figure2.portrait(tiny_units.results([unknown])) is None

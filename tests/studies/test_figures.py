@@ -11,9 +11,7 @@ from tether.lab.plots import (
     FORMATS,
     POINTS,
     RAMPS,
-    charts,
     count_ticks,
-    draw,
     even_grid,
     log_grid,
     make_figure,
@@ -22,6 +20,8 @@ from tether.lab.plots import (
     spread,
     styles,
 )
+from tether.lab.report import draw
+from tether.lab.studies.figure1 import charts
 
 
 @pytest.fixture(scope="module")

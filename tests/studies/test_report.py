@@ -1,20 +1,26 @@
 """The report is one page that needs nothing else: read as text here, and opened in a real browser below."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import tiny_results
 
+import tether
 from tether.errors import TetherError
 from tether.lab import specs
-from tether.lab.html import commands, signed
-from tether.lab.plots import POINTS, RAMPS, charts, embed, numbers
-from tether.lab.report import write
+from tether.lab.plots import POINTS, RAMPS, embed, numbers
+from tether.lab.report import commands, write
+from tether.lab.studies.figure1 import charts, signed
 
 VOID = {"meta", "link", "img"}
+HERE = {**os.environ, "PYTHONPATH": str(Path(tether.__file__).parents[1])}
 
 
 class Outline(HTMLParser):
@@ -158,6 +164,18 @@ def test_two_folders_with_studies_of_one_name_do_not_collide(tmp_path):
     outline = Outline(write(both, tmp_path / "r.html").read_text(encoding="utf-8"))
     ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
     assert len(ids) == len(set(ids)) and {"study-1", "study-2"} <= set(ids)
+
+
+def test_the_report_of_a_study_in_episodes_imports_neither_the_lake_nor_cisr(tmp_path):
+    script = (
+        "import sys, pathlib, tiny_results; from tether.lab.report import write; "
+        "write([tiny_results.results()], pathlib.Path(sys.argv[1])); print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "r.html")]
+    found = subprocess.run(command, cwd=Path(__file__).parent, env=HERE, capture_output=True, text=True, check=True)
+    loaded = {name for name in found.stdout.split() if name.startswith("tether")}
+    assert "tether.lab.studies.figure1" in loaded
+    assert not [name for name in loaded if "lake" in name or "cisr" in name or name.endswith(("figure2", "twins"))]
 
 
 def test_nothing_to_report_is_an_error_that_says_so(tmp_path):

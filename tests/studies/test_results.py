@@ -9,11 +9,12 @@ import pytest
 
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import TetherError
-from tether.lab import books, claims, specs
-from tether.lab.books import COLUMNS, Cell, CellInfo, Results
+from tether.lab import books, specs
+from tether.lab.books import COLUMNS, Cell, Results
 from tether.lab.engines import InProcess
 from tether.lab.runner import run_study
 from tether.lab.simulate import simulate
+from tether.lab.studies import figure1
 from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.synthetic import synthetic
 
@@ -61,7 +62,7 @@ def test_every_part_carries_its_spec_version_platform_and_kernel(folder):
 
 def test_the_dataset_can_be_read_as_one_table_without_tether(folder):
     table = pq.read_table(folder / "runs")
-    assert set(COLUMNS) < set(table.column_names)
+    assert set(COLUMNS["episode"]) < set(table.column_names)
     assert {"cell", "agent", "explorer", "world", "seed", "episode"} < set(table.column_names)
     assert table.num_rows == 60 and sorted(set(table["seed"].to_pylist())) == [0, 1]
 
@@ -80,10 +81,13 @@ def test_a_folder_without_results_is_an_error(tmp_path):
 
 
 def cell(label, columns, *, agent="slucb-qvi", explorer="paper", cost="tuned", options=None, seeds=None):
-    info = CellInfo(label, label, agent, explorer, "synthetic", options or {}, {}, cost, "tuned")
     count, episodes = next(iter(columns.values())).shape
-    full = {name: columns.get(name, np.zeros((count, episodes))) for name in COLUMNS}
-    return Cell(info, tuple(seeds or range(count)), full)
+    full = {name: columns.get(name, np.zeros((count, episodes))) for name in COLUMNS["episode"]}
+    return Cell(
+        key=label, agent=agent, agent_label=label, world="synthetic", explorer=explorer, options=options or {},
+        world_options={}, cost_radius_origin=cost, value_radius_origin="tuned", seeds=tuple(seeds or range(count)),
+        columns=full,
+    )  # fmt: skip
 
 
 def study_of(*cells):
@@ -118,9 +122,10 @@ def test_paired_differences_use_the_shared_seeds_and_cancel_what_they_share():
 def test_the_table_has_totals_median_and_worst_seed():
     regret = np.array([[1.0, 1.0], [2.0, 3.0], [10.0, 0.0]])
     violations = np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]])
-    (row,) = books.table(study_of(cell("a", {"regret": regret, "violations": violations})))
-    assert row.regret_mean == pytest.approx(17 / 3) and (row.regret_median, row.regret_worst) == (5.0, 10.0)
-    assert (row.violations_total, row.violating_runs, row.seeds) == (3, 1, 3)
+    (row,) = figure1.table(study_of(cell("a", {"regret": regret, "violations": violations}))).rows
+    assert row["regret_mean"] == pytest.approx(17 / 3)
+    assert (row["regret_median"], row["regret_worst"]) == (5.0, 10.0)
+    assert (row["violations_total"], row["violating_runs"], row["seeds"]) == (3, 1, 3)
 
 
 def made_figure(told, paper, rewards, violations, broken):
@@ -142,7 +147,7 @@ def made_figure(told, paper, rewards, violations, broken):
 
 
 def test_claims_hold_where_the_numbers_say_so():
-    found = {claim.id: claim for claim in claims.evaluate(made_figure(2.0, 1.0, (4, 3, 2), (9, 5, 1), 0.0))}
+    found = {claim.id: claim for claim in figure1.claims(made_figure(2.0, 1.0, (4, 3, 2), (9, 5, 1), 0.0))}
     assert set(found) == {
         "told-beats-slucb",
         "larger-penalty-lowers-reward",
@@ -154,7 +159,7 @@ def test_claims_hold_where_the_numbers_say_so():
 
 
 def test_claims_fail_where_the_numbers_say_so():
-    found = {claim.id: claim.holds for claim in claims.evaluate(made_figure(1.0, 2.0, (4, 2, 3), (9, 9, 9), 1.0))}
+    found = {claim.id: claim.holds for claim in figure1.claims(made_figure(1.0, 2.0, (4, 2, 3), (9, 9, 9), 1.0))}
     assert found == {
         "told-beats-slucb": False,
         "larger-penalty-lowers-reward": False,  # the last step goes up
@@ -166,4 +171,4 @@ def test_claims_fail_where_the_numbers_say_so():
 
 def test_claims_about_agents_that_were_not_run_are_not_made():
     only = study_of(cell("told", {"reward": np.ones((2, 2))}, agent="lsvi-ucb-told", explorer="plain", cost="exact"))
-    assert claims.evaluate(only) == []
+    assert figure1.claims(only) == []

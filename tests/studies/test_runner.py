@@ -117,6 +117,17 @@ def test_results_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
     assert run_study(STUDY, tmp_path, InProcess()).ran == 6
 
 
+def test_every_source_that_numbers_depend_on_is_in_the_hash(monkeypatch):
+    """Each of them exists, and an agent, a kernel, a world and the simulation are among them."""
+    package = Path(runner.tether.__file__).parent
+    assert [name for name in runner.NUMERICS if not (package / name).exists()] == []
+    read = []
+    monkeypatch.setattr(runner, "spec_hash", lambda content: read.extend(name for name, _ in content))
+    runner.code_digest()
+    assert {"agents/slucb.py", "kernels/plan.py", "lab/worlds/synthetic.py", "lab/simulate.py"} <= set(read)
+    assert {"lab/episodes.py", "check/monitor.py", "problem/problem.py", "records.py"} <= set(read)
+
+
 def test_a_stale_run_is_not_counted_when_its_successor_fails(tmp_path, monkeypatch):
     run_study(STUDY, tmp_path, InProcess())
     kind = fragile()

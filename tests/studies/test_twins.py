@@ -10,57 +10,74 @@ from typer.testing import CliRunner
 from tether import Problem, SlucbQvi, TetherError
 from tether.check.monitor import Monitor
 from tether.cli import app
+from tether.cli import study as cli_study
 from tether.lab import plots as figures
+from tether.lab import specs
+from tether.lab.books import Cell, Results, load, part_metadata
 from tether.lab.engines import InProcess
+from tether.lab.runner import StudyRun, run_study
+from tether.lab.simulate import Witness, alarm_columns, simulate_stepwise
 from tether.lab.studies import twins as twin_study
-from tether.lab.studies.twins import WATCHES, WORLDS, Trip, TwinRun, play_twin
+from tether.lab.studies.twins import TWINS, WATCHES
 from tether.lab.worlds.heating import heating, heating_twin
 from tether.lab.worlds.linear_mdp import Streams
 
-STEP, POOLED = WATCHES
+STEP, POOLED = WATCHES.values()
 
 
-def run(violations, step=-1, pooled=-1, horizon=4):
-    trips = {STEP: Trip(step, "says" * (step >= 0)), POOLED: Trip(pooled, "says" * (pooled >= 0))}
+def run(violations, step=0, pooled=0):
+    """The columns of a run whose watches tripped after so many steps (0: never), of four an episode."""
     counts = np.array(violations, dtype=float)
-    return TwinRun(counts, 0.9 + 0.2 * (counts > 0), horizon, trips)
+    alarms = alarm_columns(counts, {"per-step": step, "pooled": pooled}, horizon=4)
+    return {"violations": counts, "cost_ratio": 0.9 + 0.2 * (counts > 0), **alarms}
 
 
-def runs_of(twin, true):
-    """The same two runs for every world, as twin and as true world."""
-    return {
-        twin_study.TwinUnit(world, is_twin, seed, len(run.violations)): run
-        for world in WORLDS
-        for is_twin, members in ((True, twin), (False, true))
-        for seed, run in enumerate(members)
-    }
+def cell_of(world, runs):
+    return Cell(
+        key=world, agent="slucb-qvi", agent_label="SLUCB-QVI", world=world, world_label=world, explorer="adaptive",
+        options={}, world_options={}, cost_radius_origin="theorem", value_radius_origin="tuned",
+        watches=tuple(WATCHES), seeds=tuple(range(len(runs))),
+        columns={name: np.array([columns[name] for columns in runs]) for name in runs[0]},
+    )  # fmt: skip
+
+
+def results_of(twin, true):
+    """The same runs for every world, as twin and as true world."""
+    cells = [cell_of(name, twin) for name in TWINS] + [cell_of(world, true) for world, *_ in TWINS.values()]
+    episodes = len(twin[0]["violations"])
+    return Results("twins", "Twins", episodes, {}, tuple(cells), (), "0", "here", "none", Path("twins"))
+
+
+def table_of(twin, true):
+    return twin_study.table(results_of(twin, true)).rows
 
 
 def test_a_watch_leaves_what_was_broken_up_to_the_episode_of_its_alarm():
     """Four steps an episode: an alarm after 6 steps is in episode 1, and episodes 2 and 3 are safe."""
     one = run([1, 2, 3, 4], step=6)
-    assert one.violations_with(STEP).tolist() == [1, 2, 0, 0]
-    assert one.violations_with(POOLED).tolist() == [1, 2, 3, 4]
+    assert one["violations_per-step"].tolist() == [1, 2, 0, 0]
+    assert one["violations_pooled"].tolist() == [1, 2, 3, 4]
+    assert one["alarm_per-step"].tolist() == [0, 6, 0, 0]
 
 
 def test_the_table_counts_alarms_delays_and_violations_with_and_without():
-    table = twin_study.rows(runs_of([run([0, 2, 2, 2], step=9, pooled=4), run([0, 0, 1, 1], pooled=6)], [run([0] * 4)]))
-    twin = {row.watch: row for row in table if row.world == "heating" and row.twin}
-    assert (twin[STEP].tripped, twin[STEP].runs, twin[STEP].median_steps) == (1, 2, 9.0)
-    assert (twin[POOLED].tripped, twin[POOLED].median_steps) == (2, 5.0)
-    assert twin[STEP].violations_without == twin[POOLED].violations_without == 4.0  # (6 + 2) / 2
-    assert twin[STEP].violations_with == 3.0  # (0 + 2 + 2 and then 0; 2 never stopped) / 2
-    assert twin[POOLED].violations_with == 1.0  # (2 in the episode of the alarm; 0 before it) / 2
-    assert (twin[STEP].violating_runs, twin[POOLED].violating_runs) == (2, 1)
-    assert twin[STEP].worst_cost == pytest.approx(1.1)
-    true = next(row for row in table if row.world == "heating" and not row.twin)
-    assert true.tripped == 0
-    assert true.median_steps is None
+    table = table_of([run([0, 2, 2, 2], step=9, pooled=4), run([0, 0, 1, 1], pooled=6)], [run([0] * 4)])
+    twin = {row["watch"]: row for row in table if row["world"] == "heating" and row["twin"]}
+    assert [twin[STEP][name] for name in ("tripped", "runs", "median_steps")] == [1, 2, 9.0]
+    assert (twin[POOLED]["tripped"], twin[POOLED]["median_steps"]) == (2, 5.0)
+    assert twin[STEP]["violations_without"] == twin[POOLED]["violations_without"] == 4.0  # (6 + 2) / 2
+    assert twin[STEP]["violations_with"] == 3.0  # (0 + 2 + 2 and then 0; 2 never stopped) / 2
+    assert twin[POOLED]["violations_with"] == 1.0  # (2 in the episode of the alarm; 0 before it) / 2
+    assert (twin[STEP]["violating_runs"], twin[POOLED]["violating_runs"]) == (2, 1)
+    assert twin[STEP]["worst_cost"] == pytest.approx(1.1)
+    true = next(row for row in table if row["world"] == "heating" and not row["twin"])
+    assert true["tripped"] == 0
+    assert true["median_steps"] is None
 
 
 def test_verdicts_say_what_was_noticed_and_whether_in_time():
-    table = twin_study.rows(runs_of([run([0, 1, 1], pooled=2), run([0, 1, 1], pooled=3)], [run([0, 0, 0], step=2)]))
-    found = {claim.id: claim.holds for claim in twin_study.claims(table)}
+    made = results_of([run([0, 1, 1], pooled=2), run([0, 1, 1], pooled=3)], [run([0, 0, 0], step=2)])
+    found = {claim.id: claim.holds for claim in twin_study.claims(made)}
     assert found[f"twin-noticed@dosing, {POOLED}"]
     assert found[f"in-time@dosing, {POOLED}"], "the alarm came in episode 0, before any violation"
     assert not found[f"twin-noticed@dosing, {STEP}"]
@@ -69,52 +86,81 @@ def test_verdicts_say_what_was_noticed_and_whether_in_time():
     assert found[f"no-false-alarm@ad-load, {POOLED}"]
 
 
-def test_what_is_saved_comes_back_and_can_be_drawn(tmp_path):
-    runs = runs_of([run([0, 2, 2, 2], step=9, pooled=4), run([0, 0, 1, 1])], [run([0] * 4)])
-    twin_study.save(runs, tmp_path)
-    again = twin_study.load(tmp_path)
-    assert list(again) == list(runs)
-    assert twin_study.rows(again)[:6] == twin_study.rows(runs)[:6]
-    chart = twin_study.chart(again)
+def test_the_chart_shows_what_each_watch_leaves():
+    made = results_of([run([0, 2, 2, 2], step=9, pooled=4), run([0, 0, 1, 1])], [run([0] * 4)])
+    (chart,) = twin_study.charts(made)
     without, step, pooled = (curve.y[-1] for curve in chart.panels[1].series)
     assert (without, step, pooled) == (4.0, 3.0, 2.0)
     assert figures.render(chart, ["png"])["png"].startswith(b"\x89PNG")
-    (tmp_path / "twins.json").write_text("[{}]")
-    with pytest.raises(TetherError, match="not what"):
-        twin_study.load(tmp_path)
-    with pytest.raises(TetherError, match="tether twins"):
-        twin_study.load(tmp_path / "nowhere")
 
 
 def test_the_command_prints_the_table_and_the_verdicts_as_one_object(tmp_path, monkeypatch):
-    runs = runs_of([run([0, 1, 1], pooled=2), run([0, 1, 1], pooled=3)], [run([0, 0, 0])])
-    monkeypatch.setattr(twin_study, "measure", lambda episodes, seeds, engine: runs)
-    done = CliRunner().invoke(app, ["twins", "--quick", "--json", "--workers", "0", "--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert [row["tripped"] for row in told["table"] if row["world"] == "dosing"] == [0, 2, 0, 0]
-    assert {claim["id"]: claim["holds"] for claim in told["claims"]}[f"in-time@dosing, {POOLED}"]
-    assert all(Path(path).is_file() for path in told["artifacts"])
-    plain = CliRunner().invoke(app, ["twins", "--quick", "--workers", "0", "--out", str(tmp_path), "--no-figures"])
-    assert "2 of 2" in plain.output
+    made = results_of([run([0, 1, 1], pooled=2), run([0, 1, 1], pooled=3)], [run([0, 0, 0])])
+    monkeypatch.setattr(cli_study, "run_study", lambda study, folder, engine, watcher: StudyRun(folder))
+    monkeypatch.setattr(cli_study, "load", lambda folder: made)
+    for command in (["twins"], ["reproduce", "twins"]):
+        options = ["--quick", "--workers", "0", "--out", str(tmp_path), "--no-figures"]
+        done = CliRunner().invoke(app, [*command, *options, "--json"])
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert [row["tripped"] for row in told["table"] if row["world"] == "dosing"] == [0, 2, 0, 0]
+        assert {claim["id"]: claim["holds"] for claim in told["claims"]}[f"in-time@dosing, {POOLED}"]
+        assert "2 of 2" in CliRunner().invoke(app, [*command, *options]).output
 
 
-def test_a_study_of_twins_plays_the_same_instances_with_both_truths():
-    runs = twin_study.measure(4, [1], InProcess())
-    assert len(runs) == 6
-    assert all(len(run.violations) == 4 for run in runs.values())
-    true = runs[twin_study.TwinUnit("heating", False, 1, 4)]
-    assert true.violations.sum() == 0.0
-    early = runs[twin_study.TwinUnit("heating", True, 1, 4)]
-    np.testing.assert_array_equal(early.worst_cost[:2], true.worst_cost[:2])  # before it drifts, it is the same run
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Four episodes of every world and twin on seed 1."""
+    folder = tmp_path_factory.mktemp("twins")
+    study = specs.paper_study("twins").model_copy(update={"episodes": 4, "seeds": 1, "first_seed": 1})
+    assert run_study(study, folder, InProcess()).failures == []
+    return folder
+
+
+def test_a_study_of_twins_plays_the_same_instances_with_both_truths(stored):
+    cells = {cell.world: cell for cell in load(stored).cells}
+    assert len(cells) == 6
+    assert all(cell["violations"].shape == (1, 4) for cell in cells.values())
+    assert cells["heating"]["violations"].sum() == 0.0
+    early, true = (cells[name]["cost_ratio"][0, :2] for name in ("heating-twin", "heating"))
+    np.testing.assert_array_equal(early, true)  # before it drifts, it is the same run
+
+
+def test_what_is_stored_comes_back_and_can_be_drawn(stored, tmp_path):
+    (chart,) = twin_study.charts(load(stored))
+    assert len(chart.panels) == 3
+    assert figures.render(chart, ["png"])["png"].startswith(b"\x89PNG")
+    assert len(twin_study.table(load(stored)).rows) == 12
+    (tmp_path / "study.json").write_text("[{}")
+    with pytest.raises(TetherError, match="cannot be read"):
+        load(tmp_path)
+    with pytest.raises(TetherError, match="Run a study first"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_part_says_what_its_alarms_said(tmp_path):
+    text = specs.to_toml(specs.paper_study("twins").model_copy(update={"episodes": 60, "seeds": 1}))
+    study = specs.parse(text, "twins")
+    kept = [world.model_copy(update={"options": {"draught": 30.0}}) for world in study.worlds[1:2]]
+    run_study(study.model_copy(update={"worlds": kept}), tmp_path, InProcess())
+    (part,) = (tmp_path / "runs").iterdir()
+    assert set(part_metadata(part)["alarms"]) <= set(WATCHES)
+    assert all("test of cost 0" in text for text in part_metadata(part)["alarms"].values())
+    assert part_metadata(part)["alarms"]
+
+
+def played(world, episodes):
+    """SLUCB-QVI with all defaults, every watch beside it."""
+    witness = Witness(world, list(WATCHES), episodes)
+    simulate_stepwise(world, SlucbQvi(world.problem), episodes, Streams.from_seed(0), witness=witness)
+    return witness.columns()
 
 
 def test_the_books_of_a_twin_count_its_true_costs():
     """A draught of 30 makes every set-back of people at home a violation from the first day on."""
     twin = heating_twin(Streams.from_seed(0).instance, opens=0, draught=30.0)
-    broken, world = play_twin(twin, 6, Streams.from_seed(0)), heating(Streams.from_seed(0).instance)
-    assert broken.violations.sum() > 5.0  # the alarm ends it on the second day
-    assert play_twin(world, 6, Streams.from_seed(0)).violations.sum() == 0.0
+    assert played(twin, 6)["violations"].sum() > 5.0  # the alarm ends it on the second day
+    assert played(heating(Streams.from_seed(0).instance), 6)["violations"].sum() == 0.0
 
 
 def test_a_watched_agent_plays_the_safe_action_from_its_alarm_on_and_breaks_nothing_more():
@@ -143,9 +189,7 @@ def test_a_watched_agent_plays_the_safe_action_from_its_alarm_on_and_breaks_noth
     assert tripped >= opens * problem.horizon
     assert broken[opens:].sum() > 0
     assert broken[tripped // problem.horizon + 1 :].sum() == 0
-    unwatched = play_twin(
-        heating_twin(Streams.from_seed(0).instance, opens=opens, draught=4.0), episodes, Streams.from_seed(0)
-    )
-    assert unwatched.trips[POOLED].steps == tripped
-    assert unwatched.violations_with(POOLED).sum() >= broken.sum()
-    assert unwatched.violations.sum() > 2.0 * broken.sum()
+    unwatched = played(heating_twin(Streams.from_seed(0).instance, opens=opens, draught=4.0), episodes)
+    assert unwatched["alarm_pooled"].max() == tripped
+    assert unwatched["violations_pooled"].sum() >= broken.sum()
+    assert unwatched["violations"].sum() > 2.0 * broken.sum()

@@ -6,7 +6,8 @@ import pytest
 from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig
-from tether.lab.units import GOAL_RETURN, OTHER_RETURN, Schedule, simulate_units
+from tether.lab.simulate import GOAL_RETURN, OTHER_RETURN, simulate_units
+from tether.lab.specs import Schedule
 from tether.lab.worlds.lake import DANGER, GOAL, START, frozen_lake
 from tether.lab.worlds.linear_mdp import Streams
 

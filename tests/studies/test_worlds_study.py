@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from tether.lab import claims, plots, specs
-from tether.lab.books import Cell, CellInfo, load
+from tether.lab import plots, specs
+from tether.lab.books import Cell, load
 from tether.lab.engines import InProcess
+from tether.lab.registry import meaning_of
 from tether.lab.runner import run_study
-from tether.lab.studies import worlds
-from tether.lab.studies.worlds import MEANINGS, shown_cells
+from tether.lab.studies import view_of
+from tether.lab.studies.figure1 import beside_default, gain_over_default
+from tether.lab.studies.worlds import shown_cells
 
 EPISODES, SEEDS = 40, 3
 
@@ -24,8 +26,11 @@ def cell(label, agent, origin, gain, violations, *, world="heating", explorer="p
         "violations": np.full((SEEDS, EPISODES), float(violations)),
         "worst_cost": np.full((SEEDS, EPISODES), 0.2 if violations else -0.1),
     }
-    info = CellInfo(label, f"{label} in {world} (β)", agent, explorer, world, options, {}, origin, "tuned")
-    return Cell(info, tuple(range(SEEDS)), columns)
+    return Cell(
+        key=label, agent=agent, agent_label=label, world=world, world_label=world, note="β", explorer=explorer,
+        options=options, world_options={}, cost_radius_origin=origin, value_radius_origin="tuned",
+        seeds=tuple(range(SEEDS)), columns=columns,
+    )  # fmt: skip
 
 
 def cells(*, strong_penalty_gain=0.1, strong_penalty_violations=1):
@@ -39,13 +44,13 @@ def cells(*, strong_penalty_gain=0.1, strong_penalty_violations=1):
 
 
 def verdicts(made):
-    return {claim.id: claim for claim in worlds.beside_default(made)}
+    return {claim.id: claim for claim in beside_default(made)}
 
 
 def test_gain_is_counted_in_the_worlds_own_units():
     ours, default = cells()[:2]
-    gain = worlds.gain_over_default(ours, default)
-    assert float(gain.mean) == pytest.approx(0.5 * MEANINGS["heating"].reward)
+    gain = gain_over_default(ours, default)
+    assert float(gain.mean) == pytest.approx(0.5 * meaning_of("heating").reward)
     assert float(gain.low) == pytest.approx(float(gain.high)), "luck is shared by both, and cancels"
 
 
@@ -70,14 +75,14 @@ def test_a_learner_that_earns_less_than_the_default_is_told_so():
 
 
 def test_nothing_is_claimed_without_a_default_to_compare_with():
-    assert worlds.beside_default([cells()[0], *cells()[2:]]) == []
-    assert worlds.beside_default(cells()[1:]) == []
+    assert beside_default([cells()[0], *cells()[2:]]) == []
+    assert beside_default(cells()[1:]) == []
 
 
 def test_the_penalty_with_the_fewest_violations_is_shown():
-    assert [one.info.key for one in shown_cells(cells())] == ["Ours", "Default", "Free", "Strong"]
+    assert [one.key for one in shown_cells(cells())] == ["Ours", "Default", "Free", "Strong"]
     tied = cells(strong_penalty_violations=2)  # then the one that earns more
-    assert [one.info.key for one in shown_cells(tied)] == ["Ours", "Default", "Free", "Weak"]
+    assert [one.key for one in shown_cells(tied)] == ["Ours", "Default", "Free", "Weak"]
 
 
 @pytest.fixture(scope="module")
@@ -99,19 +104,19 @@ def test_every_agent_meets_the_same_instances_and_the_same_optimum(small_study):
 
 
 def test_the_safe_learner_and_the_default_break_nothing_and_the_others_do(small_study):
-    broken = {one.label.partition(" in ")[0]: one["violations"].sum() for one in small_study.cells}
+    broken = {one.agent_label: one["violations"].sum() for one in small_study.cells}
     assert broken["SLUCB-QVI, all defaults"] == broken["Always the default"] == 0.0
     assert broken["LSVI-UCB"] > 0.0
 
 
 def test_claims_are_judged_per_world(small_study):
-    found = {claim.id for claim in claims.evaluate(small_study)}
+    found = {claim.id for claim in view_of(small_study).claims(small_study)}
     assert {"learner-beats-default@dosing-1", "learner-beats-default@ad-load-2"} <= found
     assert {"no-penalty-is-a-substitute@dosing-1", "adaptive-zero-violations@ad-load-2"} <= found
 
 
 def test_each_world_has_a_figure_with_reward_violations_and_gain(small_study):
-    charts = plots.charts(small_study)
+    charts = view_of(small_study).charts(small_study)
     assert [chart.name for chart in charts] == ["worlds-dosing", "worlds-ad-load"]
     for chart in charts:
         assert [panel.key for panel in chart.panels] == ["reward", "violations", "gain"]
@@ -121,10 +126,8 @@ def test_each_world_has_a_figure_with_reward_violations_and_gain(small_study):
         assert names[3].startswith("LSVI-UCB, penalty")
         gain = chart.panels[2].series
         assert (gain[1].y == 0.0).all(), "the default gains nothing over itself"
-        rewards = {
-            one.label.partition(" in ")[0]: one for one in small_study.cells if f"worlds-{one.world}" == chart.name
-        }
+        rewards = {one.agent_label: one for one in small_study.cells if f"worlds-{one.world}" == chart.name}
         total = (rewards["LSVI-UCB"]["reward"] - rewards["Always the default"]["reward"]).sum(axis=1).mean()
-        factor = MEANINGS[chart.name.removeprefix("worlds-")].reward
+        factor = meaning_of(chart.name.removeprefix("worlds-")).reward
         assert gain[2].y[-1] == pytest.approx(factor * total)
         assert plots.render(chart, ["png"])["png"].startswith(b"\x89PNG")

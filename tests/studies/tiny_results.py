@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tether.lab.books import Cell, CellInfo, Results
+from tether.lab.books import Cell, Results
 from tether.lab.specs import parse
 
 EPISODES, SEEDS = 60, 3
@@ -38,8 +38,12 @@ def cell(label, *, agent, explorer, origin, regret, violations, options=None, se
         "baseline": np.zeros((seeds, EPISODES)),
         "plan_seconds": np.zeros((seeds, EPISODES)),
     }
-    info = CellInfo(label, label, agent, explorer, "synthetic", options or {}, world_options or {}, origin, "tuned")
-    return Cell(info, tuple(range(seeds)), columns)
+    name, _, note = label.partition(" (")
+    return Cell(
+        key=label, agent=agent, agent_label=name, note=note.removesuffix(")"), world="synthetic", explorer=explorer,
+        options=options or {}, world_options=world_options or {}, cost_radius_origin=origin,
+        value_radius_origin="tuned", seeds=tuple(range(seeds)), columns=columns,
+    )  # fmt: skip
 
 
 def cells():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tether.lab.books import Cell, CellInfo, Results
+from tether.lab.books import Cell, Results
 from tether.lab.specs import parse
 
 UNITS, AGENTS = 10, 5
@@ -51,11 +51,12 @@ def cell(
         "plan_seconds": flat,
     }
     chosen = {"pooled": True} if options is None else options
-    value = "tuned"
-    info = CellInfo(
-        label, label, agent, "paper", "frozen-lake", chosen, world_options or {}, origin, value, units or MANY, repeats
-    )
-    return Cell(info, tuple(range(runs)), columns)
+    name, _, note = label.partition(" (")
+    return Cell(
+        key=label, agent=agent, agent_label=name, note=note.removesuffix(")"), world="frozen-lake", explorer="paper",
+        options=chosen, world_options=world_options or {}, cost_radius_origin=origin, value_radius_origin="tuned",
+        units=units or MANY, repeats=repeats, seeds=tuple(range(runs)), columns=columns,
+    )  # fmt: skip
 
 
 def certified(**changes):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tether.cli import output
+from tether.cli.output import Debug, Json
 from tether.errors import AlteredLog, InputError, TetherError
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Verify, r
 
 Log = Annotated[str, typer.Argument(help="The log: an SQLite file, or postgresql://…")]
 ProblemName = Annotated[str, typer.Option("--problem", help="module:function of the Problem that the log is about.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @audit.command()

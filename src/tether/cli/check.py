@@ -43,14 +43,15 @@ def of_study(spec: str, seed: int | None, json: bool) -> bool:
 
     study = specs.find(spec).resized(first_seed=seed)
     from tether.check.report import Finding
-    from tether.lab.checks import check_study, findings_of
+    from tether.lab.cells import check_study
 
-    rows = check_study(study)
-    found = findings_of(study)
+    rows, found = check_study(study)
     if json:
         output.print_json({"study": study.name, "checks": rows, "findings": found})
     else:
-        output.show_checks(study.name, rows, False)
+        table = [("holds" if row["holds"] else "FAILS", row["world"], row["assumption"], row["found"]) for row in rows]
+        title = f"{study.name}: the spec is valid; assumptions of its worlds"
+        output.show_table(title, ("", "world", "assumption", "found"), table)
         title = f"{study.name}: what its problems allow (first seed)"
         show(title, [(row["world"], Finding(**{k: v for k, v in row.items() if k != "world"})) for row in found])
     return all(row["holds"] for row in rows) and not any(row["verdict"] == "fails" for row in found)

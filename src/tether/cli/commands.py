@@ -5,17 +5,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tether.cli import output
 from tether.cli.audit import audit
+from tether.cli.output import Debug, Json
 from tether.cli.serve import serve, token
-from tether.cli.twins import twins
 from tether.errors import TetherError
 
 if TYPE_CHECKING:
+    from tether.cli.study import Conducted
     from tether.lab.books import Results
     from tether.lab.specs import Study
 
@@ -47,8 +48,10 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in (*_studies(), "all") if name.startswith(incomplete)]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+def _folder(out: Path, name: str, quick: bool) -> Path:
+    return out / (f"{name}-quick" if quick else name)
+
+
 Seed = Annotated[int | None, typer.Option(min=0, help="First seed; the spec's unless given.")]
 Out = Annotated[Path, typer.Option(help="Folder for results; each study has one of its own inside.")]
 Workers = Annotated[
@@ -100,18 +103,18 @@ def reproduce(
     with output.plain_failures(debug):
         from tether.lab import specs
 
-        names = list(FIGURES) if figure == "all" else [figure]
-        reports = []
-        for name in names:
+        conducted = []
+        for name in list(FIGURES) if figure == "all" else [figure]:
             study = specs.paper_study(name).resized(quick=quick, first_seed=seed).joined_by(also or [])
-            folder = out / (f"{name}-quick" if quick else name)
+            folder = _folder(out, name, quick)
             if with_cisr and name == "figure2":
-                from tether.cli.study import train_cisr
+                from tether.lab.studies.figure2 import train_cisr
 
                 train_cisr(folder, quick)
-            reports.append(_conduct(study, folder, engine, workers, address, figures))
-        whole = reports[0] if figure != "all" else output.merged(reports)
-        output.show_reports(whole, reports, json)
+            conducted.append(_conduct(study, folder, engine, workers, address, figures))
+        from tether.cli.study import show
+
+        show(conducted, merged=figure == "all", json=json)
 
 
 @app.command()
@@ -132,14 +135,15 @@ def run(
         from tether.lab import specs
 
         study = specs.find(spec).resized(quick=quick, first_seed=seed)
-        folder = out / (f"{study.name}-quick" if quick else study.name)
-        report = _conduct(study, folder, engine, workers, address, figures)
-        output.show_reports(report, [report], json)
+        done = _conduct(study, _folder(out, study.name, quick), engine, workers, address, figures)
+        from tether.cli.study import show
+
+        show([done], merged=False, json=json)
 
 
 def _conduct(
     study: "Study", folder: Path, engine: str, workers: int | None, address: str | None, figures: bool
-) -> dict[str, Any]:
+) -> "Conducted":
     """Check cheaply, then run."""
     from tether.lab.engines import make_engine
 
@@ -149,22 +153,36 @@ def _conduct(
     return conduct(study, folder, made, figures)
 
 
+@app.command()
+def twins(
+    quick: Annotated[bool, typer.Option("--quick", help="Few seeds and episodes.")] = False,
+    seed: Seed = None,
+    out: Out = Path("out"),
+    workers: Workers = None,
+    figures: Pictures = True,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the alarms on worlds whose cost model is wrong: the same as `tether reproduce twins`."""
+    reproduce("twins", quick=quick, seed=seed, out=out, workers=workers, figures=figures, json=json, debug=debug)
+
+
 @app.command(name="list")
 def list_(json: Json = False, debug: Debug = False) -> None:
     """Name the worlds, agents and figures, with their options."""
     with output.plain_failures(debug):
-        from tether.cli.study import catalogue
+        from tether.cli.study import show_catalogue
 
-        output.show_catalogue(catalogue(FIGURES), json)
+        show_catalogue(FIGURES, json)
 
 
 @app.command()
 def plot(folders: Folders = None, out: Out = Path("out"), json: Json = False, debug: Debug = False) -> None:
     """Draw the figures of finished studies again."""
     with output.plain_failures(debug):
-        from tether.lab import plots
+        from tether.lab.report import draw
 
-        paths = [path for loaded in _loaded(folders, out) for path in plots.draw(loaded, loaded.folder / "figures")]
+        paths = [path for loaded in _loaded(folders, out) for path in draw(loaded, loaded.folder / "figures")]
         output.show_paths(paths, json)
 
 
@@ -172,10 +190,9 @@ def plot(folders: Folders = None, out: Out = Path("out"), json: Json = False, de
 def report(folders: Folders = None, out: Out = Path("out"), json: Json = False, debug: Debug = False) -> None:
     """Write one self-contained HTML page about finished studies."""
     with output.plain_failures(debug):
-        from tether.lab import report as page
+        from tether.lab.report import write
 
-        loaded = _loaded(folders, out)
-        output.show_paths([page.write(loaded, out / "report.html")], json)
+        output.show_paths([write(_loaded(folders, out), out / "report.html")], json)
 
 
 def _loaded(folders: list[Path] | None, out: Path) -> "list[Results]":
@@ -224,9 +241,6 @@ def bench(json: Json = False, debug: Debug = False) -> None:
         raise typer.Exit(
             subprocess.run([sys.executable, script, *(["--json"] if json else [])], check=False).returncode
         )
-
-
-app.command()(twins)
 
 
 def main(run_app: Callable[[], None] = app) -> None:

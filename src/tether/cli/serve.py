@@ -1,8 +1,6 @@
 """`tether serve` and `tether token`: the live service and the tokens of its callers."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +8,11 @@ from typing import Annotated
 import typer
 
 from tether.cli import output
+from tether.cli.output import Debug
 from tether.errors import InputError, TetherError
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+STOPPED = "stopped. What was acknowledged is in the log; the same command starts the service again."
+"""What Ctrl-C says before the server takes it over: other commands speak of studies then."""
 TokensFile = Annotated[Path, typer.Argument(help="The file of tokens, as named in the service's configuration.")]
 
 token = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, list and remove the service's tokens.")
@@ -27,9 +27,9 @@ def serve(
     debug: Debug = False,
 ) -> None:
     """Serve decisions over HTTP, with a durable log and a dashboard."""
-    with output.plain_failures(debug), _stopped_in_words():
+    with output.plain_failures(debug, stopped=STOPPED):
         try:
-            import fastapi  # noqa: F401
+            import starlette  # noqa: F401
             import uvicorn  # noqa: F401
         except ImportError as error:
             raise TetherError(
@@ -51,16 +51,6 @@ def serve(
             access_log=access_log,
             listening=lambda address: output.notice(f"the dashboard is at {address} ; Ctrl-C stops"),
         )
-
-
-@contextmanager
-def _stopped_in_words() -> Iterator[None]:
-    """Ctrl-C before the server takes it over: what other commands say then is about studies."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        output.notice("stopped. What was acknowledged is in the log; the same command starts the service again.")
-        raise typer.Exit(130) from None
 
 
 @token.command("new")

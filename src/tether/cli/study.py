@@ -1,31 +1,29 @@
-"""Progress of a study on standard error: bars on a terminal, plain lines elsewhere."""
+"""The work behind `reproduce`, `run` and `list`: progress on standard error, results as plain data and as tables."""
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tether.cli.output import notice
-from tether.lab import books, claims, specs
-from tether.lab.books import Results, load
+import typer
+
+from tether.cli.output import notice, print_json, show_paths, show_table
+from tether.lab import specs
+from tether.lab.books import load
 from tether.lab.engines import Engine
-from tether.lab.registry import AGENTS, WORLDS, Option
-from tether.lab.runner import Failure, Listener, StudyRun, Unit, run_study
+from tether.lab.registry import AGENTS, WORLDS, AgentKind, WorldKind
+from tether.lab.runner import Failure, Listener, Unit, run_study
 from tether.lab.specs import Study
-from tether.lab.studies.figure2 import unit_table
+from tether.lab.studies import view_of
+from tether.lab.view import Table
 
 EVERY = 5.0
 """Seconds between two plain lines."""
 
 
-def listener() -> Listener:
-    """The one that suits where standard error goes."""
-    return Bars() if sys.stderr.isatty() else Lines()
-
-
 class Lines(Listener):
-    """A line now and then, with the time left."""
+    """Plain lines: one now and then, with the time left."""
 
     def __init__(self) -> None:
         self._name, self._total, self._kept, self._done = "", 0, 0, 0
@@ -48,11 +46,11 @@ class Lines(Listener):
 
     def failed(self, failure: Failure) -> None:
         """Say it at once."""
-        notice(f"FAILED {failure.label}, seed {failure.seed}: {failure.message} (see {failure.traceback})")
+        notice(_failure_line(failure))
 
 
 class Bars(Listener):
-    """A bar for the study and one for each run that is under way, each with its time left."""
+    """On a terminal: a bar for the study and one for each run that is under way, each with its time left."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -99,97 +97,110 @@ class Bars(Listener):
     def failed(self, failure: Failure) -> None:
         """Print above the bars."""
         self._progress.advance(self._study)
-        self._progress.console.print(
-            f"FAILED {failure.label}, seed {failure.seed}: {failure.message} (see {failure.traceback})", markup=False
-        )
+        self._progress.console.print(_failure_line(failure), markup=False)
 
     def ended(self) -> None:
         """Leave the terminal as it was."""
         self._progress.stop()
 
 
-# The work behind `reproduce`, `run` and `list`: results as plain data, ready to print or to serialise.
-
-STUDENTS, UNITS, QUICK_UNITS = 5, 11, 1
-"""What `--with-cisr` trains: about four CPU-minutes a student of eleven units."""
+def _failure_line(failure: Failure) -> str:
+    return f"FAILED {failure.label}, seed {failure.seed}: {failure.message} (see {failure.traceback})"
 
 
-def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> dict[str, Any]:
-    """Run a study, judge it, draw it; the object that `--json` prints."""
+class Conducted(NamedTuple):
+    """A study that was run: the object that `--json` prints, and its table for a terminal."""
+
+    report: dict[str, Any]
+    table: Table
+
+
+def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> Conducted:
+    """Run a study, judge it, draw it."""
     began = time.perf_counter()
-    watcher = listener()
+    watcher = Bars() if sys.stderr.isatty() else Lines()
     try:
         done = run_study(study, folder, engine, watcher)
     finally:
         watcher.ended()
     results = load(folder)
-    finished = any(cell.seeds for cell in results.cells)
     artifacts = [folder / "study.json", folder / "runs"]
-    if figures and finished:
-        artifacts += _pictures(results)
-    return {
+    if figures and results.finished:
+        from tether.lab import report
+
+        artifacts += [*report.draw(results, folder / "figures"), report.write([results], folder / "report.html")]
+    view = view_of(results)
+    table = view.table(results)
+    failures = [
+        {"agent": f.label, "seed": f.seed, "message": f.message, "traceback": str(f.traceback)} for f in done.failures
+    ]
+    told = {
         "study": study.name,
         "title": study.title,
         "seconds": round(time.perf_counter() - began, 3),
-        "claims": [claim.as_dict() for claim in claims.evaluate(results)],
-        "table": _table(results),
-        "failures": _failures(done),
+        "claims": [claim.as_dict() for claim in view.claims(results)],
+        "table": table.rows,
+        "failures": failures,
         "ran": done.ran,
         "kept": done.kept,
         "artifacts": [str(path) for path in artifacts],
     }
+    return Conducted(told, table)
 
 
-def _table(results: Results) -> list[dict[str, Any]]:
-    if results.counts_units:
-        return [row.as_dict() for row in unit_table(results)]
-    return [row.as_dict() for row in books.table(results)]
+def show(conducted: Sequence[Conducted], *, merged: bool, json: bool) -> None:
+    """The outcome of studies; with `merged`, one object with each of them inside. Exit code 1 if a run failed."""
+    reports = [one.report for one in conducted]
+    if json:
+        together = ("claims", "table", "failures", "artifacts")
+        whole = {
+            "study": "all",
+            "seconds": sum(report["seconds"] for report in reports),
+            **{key: [entry for report in reports for entry in report[key]] for key in together},
+            "studies": reports,
+        }
+        print_json(whole if merged else reports[0])
+    else:
+        for report, table in conducted:
+            _show(report, table)
+    if any(report["failures"] for report in reports):
+        raise typer.Exit(1)
 
 
-def train_cisr(study: Path, quick: bool) -> None:
-    """Students of CISR's optimised teacher on the paper's lake, kept beside the study; those that are there stay."""
-    from tether.lab.cisr.train import train_into
-    from tether.lab.studies.figure2 import INTENDED, trained_folder
-
-    folder, units = trained_folder(study), QUICK_UNITS if quick else UNITS
-    folder.mkdir(parents=True, exist_ok=True)
-    for seed in range(1 if quick else STUDENTS):
-        path = folder / f"optimised-{INTENDED}-map-{seed}.json"
-        if not path.exists():
-            train_into(path, "optimised", INTENDED, "map", seed, units)
-
-
-def _pictures(results: Results) -> list[Path]:
-    from tether.lab import plots, report
-
-    return [
-        *plots.draw(results, results.folder / "figures"),
-        report.write([results], results.folder / "report.html"),
-    ]
+def _show(report: dict[str, Any], table: Table) -> None:
+    show_table(f"{report['study']}: {report['title']}", table.heads, table.lines)
+    if report["claims"]:
+        claims = [("holds" if c["holds"] else "FAILS", c["text"], c["evidence"]) for c in report["claims"]]
+        show_table("Claims", ("here it", "claim", "evidence"), claims)
+    for failure in report["failures"]:
+        typer.echo(f"FAILED {failure['agent']}, seed {failure['seed']}: {failure['message']} ({failure['traceback']})")
+    show_paths([Path(path) for path in report["artifacts"]], False)
+    kept = f" ({report['kept']} kept from before)" if report["kept"] else ""
+    typer.echo(f"{report['study']}: {report['ran']} runs{kept} in {report['seconds']:.1f} s")
 
 
-def _failures(done: StudyRun) -> list[dict[str, Any]]:
-    return [
-        {"agent": f.label, "seed": f.seed, "message": f.message, "traceback": str(f.traceback)} for f in done.failures
-    ]
-
-
-def catalogue(figures: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+def show_catalogue(figures: Mapping[str, str], json: bool) -> None:
     """Worlds, agents, figures and other shipped studies, with one line each and their options."""
-    shipped = specs.shipped()
-    return {
+    others = [name for name in specs.shipped() if name not in figures]
+    catalogue = {
         "worlds": [_entry(name, WORLDS.get(name)) for name in WORLDS.names()],
         "agents": [_entry(name, AGENTS.get(name)) for name in AGENTS.names()],
         "figures": [{"name": name, "summary": text} for name, text in figures.items()],
-        "studies": [
-            {"name": name, "summary": specs.paper_study(name).title} for name in shipped if name not in figures
-        ],
+        "studies": [{"name": name, "summary": specs.paper_study(name).title} for name in others],
     }
+    if json:
+        print_json(catalogue)
+        return
+    for what, entries in catalogue.items():
+        show_table(what, ("name", "what it is"), [(entry["name"], entry["summary"]) for entry in entries])
+        for entry in entries:
+            if entry.get("options"):
+                rows = [(option["name"], option["type"], option["default"]) for option in entry["options"]]
+                show_table(f"options of {entry['name']}", ("option", "type", "default"), rows)
 
 
-def _entry(name: str, kind: Any) -> dict[str, Any]:
-    options: Mapping[str, Option] = kind.options
+def _entry(name: str, kind: WorldKind | AgentKind) -> dict[str, Any]:
     listed = [
-        {"name": key, "type": option.type_name, "default": repr(option.default)} for key, option in options.items()
+        {"name": key, "type": option.type_name, "default": repr(option.default)} for key, option in kind.options.items()
     ]
     return {"name": name, "summary": kind.summary, "options": listed}

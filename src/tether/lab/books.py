@@ -1,4 +1,4 @@
-"""The one results schema: a Parquet file per run, a small typed view of a whole study.
+"""The one results schema: a Parquet file per run, a small typed view of a whole study, and statistics over seeds.
 
 How to use it (figures and reports do nothing else):
 
@@ -6,11 +6,11 @@ How to use it (figures and reports do nothing else):
     for cell in results.cells:                 # one per world x agent x options, in the order of the spec
         cell.label                             # unique, e.g. "Ours, certified (cost β theorem, value β=0.1 tuned)"
         cell.agent, cell.explorer, cell.world  # registry names
-        cell.cost_radius_origin                # "theorem", "tuned", "exact" (told γ*) or "none" (no constraint)
-        cell.value_radius_origin
         cell.options, cell.world_options       # as in the spec
+        cell.cost_radius_origin                # "theorem", "tuned", "exact" (told γ*) or "none" (no constraint)
+        cell.per                               # "episode" or "unit": what a row of a run counts
         cell.seeds                             # (n,): the runs that finished
-        cell["regret"]                         # (n, K) float64, one row per seed; any name in COLUMNS
+        cell["regret"]                         # (n, K) float64, one row per seed; any name in cell.column_names
     results.by_label["..."]                    # the same cells by label
     results.study, results.title, results.episodes, results.spec, results.version, results.platform, results.kernel
     results.missing                            # (label, seed) of runs that the spec asks for and the folder lacks
@@ -25,69 +25,89 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from tether.errors import TetherError
 from tether.records import Array
 
-COLUMNS = (
-    "reward",  # realised return of the episode
-    "value",  # V_1^{π_k}(s_1^k), exact
-    "optimal_value",  # V*_1(s_1^k), exact, of the best safe policy
-    "regret",  # optimal_value − value: a term of R_K, Eq. (6); negative where an unsafe policy earns more
-    "violations",  # steps of the episode whose true cost exceeds τ
-    "worst_cost",  # largest true cost of the episode minus τ
-    "optimism",  # V_1^k − V*_1; negative means that optimism failed
-    "length",  # mean certified length α of the played actions
-    "baseline",  # share of steps that played the safe action
-    "plan_seconds",  # wall time per episode, averaged over a block; the only column that is not reproducible
-)
-"""One number per episode."""
+Per = Literal["episode", "unit"]
 
-UNIT_COLUMNS = (
-    "success",  # share of the unit's ended trajectories that reached the goal
-    "average_return",  # per ended trajectory: the paper's 6 at the goal, 0.01 otherwise
-    "trajectories",  # that ended in the unit
-    "goals",  # of which at the goal
-    "falls",  # of which in danger
-    "reward",  # Σ r over the unit's steps
-    "violations",  # steps whose true expected cost exceeds τ
-    "worst_cost",  # largest true expected cost of a step taken, minus τ
-    "planned_worst_cost",  # the same over every (step, state) of every plan made in the unit
-    "baseline",  # mean probability of the safe action
-    "plans",  # plans made
-    "plan_seconds",  # wall time of the unit; not reproducible
-)
-"""One number per interaction unit, for studies that count steps in units."""
+COLUMNS: dict[Per, tuple[str, ...]] = {
+    "episode": (
+        "reward",  # realised return of the episode
+        "value",  # V_1^{π_k}(s_1^k), exact; of a misspecified world: in the linear one that the learner is told of
+        "optimal_value",  # V*_1(s_1^k), exact, of the best safe policy
+        "regret",  # optimal_value − value: a term of R_K, Eq. (6); negative where an unsafe policy earns more
+        "violations",  # steps of the episode whose true cost exceeds τ
+        "worst_cost",  # largest true cost of the episode minus τ
+        "optimism",  # V_1^k − V*_1; negative means that optimism failed
+        "length",  # mean certified length α of the played actions
+        "baseline",  # share of steps that played the safe action
+        "plan_seconds",  # wall time per episode, averaged over a block; the only column that is not reproducible
+    ),
+    "unit": (
+        "success",  # share of the unit's ended trajectories that reached the goal
+        "average_return",  # per ended trajectory: the paper's 6 at the goal, 0.01 otherwise
+        "trajectories",  # that ended in the unit
+        "goals",  # of which at the goal
+        "falls",  # of which in danger
+        "reward",  # Σ r over the unit's steps
+        "violations",  # steps whose true expected cost exceeds τ
+        "worst_cost",  # largest true expected cost of a step taken, minus τ
+        "planned_worst_cost",  # the same over every (step, state) of every plan made in the unit
+        "baseline",  # mean probability of the safe action
+        "plans",  # plans made
+        "plan_seconds",  # wall time of the unit; not reproducible
+    ),
+}
+"""One number per episode, or per interaction unit in studies that count steps in units."""
 
-REPRODUCIBLE = tuple(name for name in COLUMNS if name != "plan_seconds")
 MANIFEST = "study.json"
 RUNS = "runs"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CellInfo:
     """What is known about a cell before it runs; stored in the manifest and in every part."""
 
     key: str  # hash of its spec
-    label: str
-    agent: str
-    explorer: str
-    world: str
+    agent: str  # registry name
+    agent_label: str
+    world: str  # registry name
+    world_label: str = ""  # where the study has several
+    note: str = ""  # whose β it is
+    explorer: str  # where its optimism comes from: paper, certified, directional, adaptive, plain
     options: dict[str, Any]
     world_options: dict[str, Any]
-    cost_radius_origin: str
+    cost_radius_origin: str  # whether the safe set's β is a guarantee: theorem, tuned, exact or none
     value_radius_origin: str
-    units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Units
+    units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Schedule
+    watches: tuple[str, ...] = ()  # see simulate.Witness
     repeats: int = 1  # runs per instance; run number = seed * repeats + repeat
     first: int | None = None  # only so many of the study's seeds
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """What a run of this cell holds."""
-        return COLUMNS if self.units is None else UNIT_COLUMNS
+    def name(self) -> str:
+        """The agent, and its world where there are several."""
+        return f"{self.agent_label} in {self.world_label}" if self.world_label else self.agent_label
+
+    @property
+    def label(self) -> str:
+        """Unique within the study; says whether β is the theorem's or tuned."""
+        return f"{self.name} ({self.note})" if self.note else self.name
+
+    @property
+    def per(self) -> Per:
+        """What a row of a run counts."""
+        return "episode" if self.units is None else "unit"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """What a run of this cell holds: those of COLUMNS, and per watch its alarm and the violations it leaves."""
+        extra = [f"{what}_{watch}" for watch in self.watches for what in ("alarm", "violations")]
+        return (*COLUMNS[self.per], *(["cost_ratio"] if extra else []), *extra)
 
     def runs(self, seeds: Sequence[int]) -> list[int]:
         """The numbers of the runs over these seeds; a seed's own number where nothing is repeated."""
@@ -97,11 +117,21 @@ class CellInfo:
         """The file name of one run."""
         return f"{self.key[:20]}-{seed:06d}.parquet"
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with the label for readers without Tether."""
+        return {"label": self.label, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """The reverse; before 0.2 there was only the label."""
+        known = {"agent_label": entry["label"], **entry, "watches": tuple(entry.get("watches", ()))}
+        return cls(**{name: value for name, value in known.items() if name != "label"})
+
 
 class StoredColumns(Mapping[str, Array]):
     """The columns of a cell's parts, each read when asked for, stacked over seeds (n, K)."""
 
-    def __init__(self, parts: tuple[Path, ...], names: tuple[str, ...] = COLUMNS) -> None:
+    def __init__(self, parts: tuple[Path, ...], names: tuple[str, ...]) -> None:
         self._parts, self._names = parts, names
 
     def __getitem__(self, name: str) -> Array:
@@ -119,11 +149,10 @@ class StoredColumns(Mapping[str, Array]):
         return len(self._names)
 
 
-@dataclass(frozen=True, eq=False)
-class Cell:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cell(CellInfo):
     """The finished runs of one agent in one world."""
 
-    info: CellInfo
     seeds: tuple[int, ...]
     columns: Mapping[str, Array]
 
@@ -133,47 +162,7 @@ class Cell:
     @property
     def instances(self) -> tuple[int, ...]:
         """The instance (seed) of each run; several runs may share one."""
-        return tuple(run // self.info.repeats for run in self.seeds)
-
-    @property
-    def label(self) -> str:
-        """Unique within the study; says whether β is the theorem's or tuned."""
-        return self.info.label
-
-    @property
-    def agent(self) -> str:
-        """Registry name of the agent."""
-        return self.info.agent
-
-    @property
-    def explorer(self) -> str:
-        """Where its optimism comes from: paper, certified, directional or plain."""
-        return self.info.explorer
-
-    @property
-    def world(self) -> str:
-        """Registry name of the world."""
-        return self.info.world
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The agent's options."""
-        return self.info.options
-
-    @property
-    def world_options(self) -> dict[str, Any]:
-        """The world's options."""
-        return self.info.world_options
-
-    @property
-    def cost_radius_origin(self) -> str:
-        """Whether the safe set's β is a guarantee: theorem, tuned, exact or none."""
-        return self.info.cost_radius_origin
-
-    @property
-    def value_radius_origin(self) -> str:
-        """Whether the bonus's β is the theorem's or tuned."""
-        return self.info.value_radius_origin
+        return tuple(run // self.repeats for run in self.seeds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,21 +181,26 @@ class Results:
     folder: Path
 
     @property
-    def counts_units(self) -> bool:
-        """Whether its runs are counted in interaction units (UNIT_COLUMNS) rather than episodes (COLUMNS)."""
-        return any(cell.info.units is not None for cell in self.cells)
+    def per(self) -> Per:
+        """Whether its runs are counted in episodes or in interaction units."""
+        return "unit" if any(cell.per == "unit" for cell in self.cells) else "episode"
 
     @property
     def by_label(self) -> dict[str, Cell]:
         """Cells by label."""
         return {cell.label: cell for cell in self.cells}
 
+    @property
+    def finished(self) -> list[Cell]:
+        """Cells with at least one finished run, in the order of the spec."""
+        return [cell for cell in self.cells if cell.seeds]
+
     def digest(self) -> str:
         """A hash of every reproducible number: equal for any engine and any number of workers."""
         total = hashlib.sha256()
         for cell in self.cells:
-            total.update(f"{cell.info.key}{cell.seeds}".encode())
-            for name in (name for name in cell.info.columns if name != "plan_seconds"):
+            total.update(f"{cell.key}{cell.seeds}".encode())
+            for name in (name for name in cell.column_names if name != "plan_seconds"):
                 total.update(cell[name].tobytes())
         return total.hexdigest()
 
@@ -237,7 +231,7 @@ def encode(info: CellInfo, seed: int, columns: Mapping[str, Array], metadata: Ma
     }
     data["seed"] = np.full(episodes, seed, dtype=np.int64)
     data["episode"] = np.arange(episodes, dtype=np.int32)
-    data.update({name: columns[name] for name in info.columns})
+    data.update({name: columns[name] for name in info.column_names})
     table = pa.table(data).replace_schema_metadata({"tether": json.dumps(dict(metadata), sort_keys=True)})
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", compression_level=3)
@@ -268,11 +262,12 @@ def load(folder: Path) -> Results:
         raise TetherError(f"{folder / MANIFEST} cannot be read: {error}") from error
     cells, missing = [], []
     for entry in manifest["cells"]:
-        info = CellInfo(**entry)
+        info = CellInfo.from_json(entry)
         parts = {run: folder / RUNS / info.part(run) for run in info.runs(manifest["seeds"])}
         done = tuple(seed for seed, part in parts.items() if part.is_file())
         missing += [(info.label, seed) for seed in parts if seed not in done]
-        cells.append(Cell(info, done, StoredColumns(tuple(parts[run] for run in done), info.columns)))
+        columns = StoredColumns(tuple(parts[run] for run in done), info.column_names)
+        cells.append(Cell(**vars(info), seeds=done, columns=columns))
     spec, told = manifest["spec"], manifest["environment"]
     return Results(
         study=spec["name"],
@@ -288,7 +283,7 @@ def load(folder: Path) -> Results:
     )
 
 
-# Numbers from results: means with 95% bootstrap intervals over seeds, paired differences, a table per agent.
+# Statistics: means with 95% bootstrap intervals over seeds, and paired differences.
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -305,32 +300,6 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         return f"{float(self.mean):.4g} [{float(self.low):.4g}, {float(self.high):.4g}]"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One agent in the table. Regret is R_K, summed over the episodes of a run."""
-
-    agent: str
-    explorer: str
-    world: str
-    seeds: int
-    episodes: int
-    reward_mean: float
-    reward_ci: tuple[float, float]
-    regret_mean: float
-    regret_ci: tuple[float, float]
-    regret_median: float
-    regret_worst: float
-    violations_total: int
-    violating_runs: int
-    worst_cost: float
-    cost_radius_origin: str
-    value_radius_origin: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def interval(samples: Array, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
@@ -351,44 +320,24 @@ def interval(samples: Array, *, level: float = LEVEL, resamples: int = RESAMPLES
 
 def per_seed(cell: Cell, column: str) -> Array:
     """One number per run (n,): totals of regret and violations, means of the rest."""
-    values = cell[column]
+    return _per_run(cell[column], column)
+
+
+def _per_run(values: Array, column: str) -> Array:
     totals: Array = values.sum(axis=1) if column in ("regret", "violations") else values.mean(axis=1)
     return totals
 
 
-def paired_difference(first: Cell, second: Cell, column: str) -> Interval:
-    """first − second on the seeds that both finished: the same instances and noise, so what they share cancels."""
+def paired(first: Cell, second: Cell, column: str) -> tuple[Array, Array]:
+    """A column of both on the seeds that both finished: the same instances and noise, (n, K) each."""
     shared = sorted(set(first.seeds) & set(second.seeds))
     if not shared:
         raise TetherError(f"{first.label} and {second.label} have no finished seed in common.")
-    ours, theirs = (per_seed(cell, column)[[cell.seeds.index(seed) for seed in shared]] for cell in (first, second))
+    ours, theirs = (cell[column][[cell.seeds.index(seed) for seed in shared]] for cell in (first, second))
+    return ours, theirs
+
+
+def paired_difference(first: Cell, second: Cell, column: str) -> Interval:
+    """first − second per run on the same seeds, so that what they share cancels."""
+    ours, theirs = (_per_run(values, column) for values in paired(first, second, column))
     return interval(ours - theirs)
-
-
-def row(cell: Cell, episodes: int) -> Row:
-    """The table's line for one cell."""
-    rewards, regrets, violations = (per_seed(cell, name) for name in ("reward", "regret", "violations"))
-    reward, regret = interval(rewards), interval(regrets)
-    return Row(
-        agent=cell.label,
-        explorer=cell.explorer,
-        world=cell.world,
-        seeds=len(cell.seeds),
-        episodes=episodes,
-        reward_mean=float(reward.mean),
-        reward_ci=(float(reward.low), float(reward.high)),
-        regret_mean=float(regret.mean),
-        regret_ci=(float(regret.low), float(regret.high)),
-        regret_median=float(np.median(regrets)),
-        regret_worst=float(regrets.max()),
-        violations_total=int(violations.sum()),
-        violating_runs=int((violations > 0).sum()),
-        worst_cost=float(cell["worst_cost"].max()),
-        cost_radius_origin=cell.cost_radius_origin,
-        value_radius_origin=cell.value_radius_origin,
-    )
-
-
-def table(results: Results) -> list[Row]:
-    """A row per cell that has at least one finished run, in the order of the spec."""
-    return [row(cell, results.episodes) for cell in results.cells if cell.seeds]

@@ -1,6 +1,6 @@
 """Whole episodes and interaction units in compiled code: the same kernels that a live system calls one by one.
 
-`simulate.py` and `units.py` drive it. A block of episodes stops where a plan needs the spectrum of the cost data
+`simulate.py` drives it. A block of episodes stops where a plan needs the spectrum of the cost data
 afresh, which is Python's work, and goes on from there.
 """
 

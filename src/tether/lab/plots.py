@@ -1,19 +1,19 @@
-"""Colours, dashes and markers by what an agent is, the same in print and on the page; all colour-blind safe."""
+"""Charts as plain data, printed with matplotlib and embedded in the report as JSON. Nothing here knows a study.
+
+The same data give the same bytes. Colours, dashes and markers say what an agent is, the same in print and on the page;
+all are colour-blind safe.
+"""
 
 import io
 import json
 import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tether.errors import TetherError
-from tether.lab import storage
-from tether.lab.books import Cell, Results, interval
+from tether.lab.books import Cell, interval
 from tether.records import Array
 
 if TYPE_CHECKING:
@@ -24,6 +24,17 @@ INK, QUIET, RULE = "#1b1f24", "#57606a", "#d8dee4"
 """Text, secondary text (contrast above 5:1 on white) and grid lines of printed figures."""
 
 
+@dataclass(frozen=True)
+class Style:
+    """How one curve looks wherever it is drawn."""
+
+    light: str
+    dark: str
+    dash: str
+    marker: str
+    width: float
+
+
 class Ramp(NamedTuple):
     """A hue from its first to its last shade, on white and on a dark page, with the line's form."""
 
@@ -31,6 +42,10 @@ class Ramp(NamedTuple):
     dark: tuple[str, str]
     dash: str
     marker: str
+
+    def style(self, share: float, width: float) -> Style:
+        """The style that lies `share` of the way along the ramp."""
+        return Style(blend(*self.light, share), blend(*self.dark, share), self.dash, self.marker, width)
 
 
 RAMPS = {
@@ -45,17 +60,6 @@ RAMPS = {
     "other": Ramp(("#5b5fc7", "#b0b2ec"), ("#a5a8ff", "#d9dbff"), "dashdot", "X"),
 }
 """One hue per role; several cells of a role take shades of its hue."""
-
-
-@dataclass(frozen=True)
-class Style:
-    """How one curve looks wherever it is drawn."""
-
-    light: str
-    dark: str
-    dash: str
-    marker: str
-    width: float
 
 
 def role(cell: Cell) -> str:
@@ -73,18 +77,25 @@ def role(cell: Cell) -> str:
 
 def styles(cells: Sequence[Cell]) -> list[Style]:
     """A style per cell: its role's hue, shaded by its place among the cells of that role."""
-    peers: dict[str, list[int]] = defaultdict(list)
-    for index, cell in enumerate(cells):
-        peers[role(cell)].append(index)
-    chosen: dict[int, Style] = {}
-    for name, members in peers.items():
-        ramp = RAMPS[name]
-        width = 1.4 if name == "penalised" else 1.9
-        for place, index in enumerate(members):
-            share = place / max(1, len(members) - 1)
-            light, dark = blend(*ramp.light, share), blend(*ramp.dark, share)
-            chosen[index] = Style(light, dark, ramp.dash, ramp.marker, width)
-    return [chosen[index] for index in range(len(cells))]
+    roles = [role(cell) for cell in cells]
+    ramps = [RAMPS[name] for name in roles]
+    widths = [1.4 if name == "penalised" else 1.9 for name in roles]
+    return [ramp.style(share, width) for ramp, share, width in zip(ramps, shares_of(roles), widths, strict=True)]
+
+
+def shares_of(kinds: Sequence[str]) -> list[float]:
+    """How far along its ramp each one lies: its place among those of its kind, 0 to 1."""
+    return [kinds[:index].count(kind) / max(1, kinds.count(kind) - 1) for index, kind in enumerate(kinds)]
+
+
+def in_turns(kinds: Sequence[str], scores: Sequence[float], most: int, order: Sequence[str] = ()) -> list[int]:
+    """At most `most` places, ascending: of every kind those with the lowest scores, in turns; `order` settles ties."""
+    ranks = {kind: order.index(kind) if kind in order else 0 for kind in kinds}
+    turns = []
+    for kind, rank in ranks.items():
+        members = sorted((scores[place], place) for place in range(len(kinds)) if kinds[place] == kind)
+        turns += [(turn, rank, place) for turn, (_, place) in enumerate(members)]
+    return sorted(place for _, _, place in sorted(turns)[:most])
 
 
 def blend(first: str, last: str, share: float) -> str:
@@ -93,18 +104,11 @@ def blend(first: str, last: str, share: float) -> str:
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
 
 
-def short_name(cell: Cell) -> str:
-    """The label without its note on β."""
-    return cell.label.rpartition(" (")[0] if cell.label.endswith(")") and " (" in cell.label else cell.label
-
-
 def radius_note(cell: Cell) -> str:
-    """The label's note on β, in full: which β it is, and what stands in for the other where there is only one."""
-    note = cell.label[len(short_name(cell)) :].strip(" ()")
+    """Which β it is, and what stands in for the other where there is only one."""
     if cell.agent == "always-safe":
         return "the safe action a₀, whose cost is known"
-    if not note:
-        note = f"cost β {cell.cost_radius_origin}, value β {cell.value_radius_origin}"
+    note = cell.note or f"cost β {cell.cost_radius_origin}, value β {cell.value_radius_origin}"
     if cell.cost_radius_origin == "exact":
         return f"safe set known; value {note.removeprefix('value ')}"
     if cell.cost_radius_origin == "none":
@@ -112,12 +116,10 @@ def radius_note(cell: Cell) -> str:
     return note
 
 
-# From results to the panels of a figure, as plain data: printed and interactive figures both draw from these.
+# Charts as data
 
 POINTS = 400
 """Most points of a curve: a picture has no more columns to show."""
-MOST_CURVES, MOST_WORLDS = 12, 8
-"""More curves in a figure, or more figures of a study, say nothing; the tables hold them all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +145,7 @@ class Guide:
     y: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Panel:
     """One pair of axes. Scales: linear, log, or count, which is log10(1 + y/unit) so that zero has a place."""
 
@@ -152,12 +154,14 @@ class Panel:
     subtitle: str
     x_title: str
     y_title: str
-    x_scale: str
-    y_scale: str
-    unit: float
+    x_scale: str = "linear"
+    y_scale: str = "linear"
+    unit: float = 1.0
     series: tuple[Series, ...]
     guides: tuple[Guide, ...] = ()
     notes: tuple[str, ...] = ()
+    prints_note: bool = False  # the first note, "what: who", also stands at the bottom of the printed panel
+    labels_ends: bool = True  # the last value of each curve at the right edge of the printed panel
     y_range: tuple[float, float] | None = None  # else as far as the curves reach
 
 
@@ -170,164 +174,17 @@ class Chart:
     caption: str
     panels: tuple[Panel, ...]
     columns: int = 0  # panels beside each other in print; 0: all of them
-    lake: bool = False  # with the map of the lake beside them
+    beside: "Callable[[Axes, str], None] | None" = None  # draws one more printed panel, with its letter
 
 
-def charts(results: Results) -> list[Chart]:
-    """What there is to draw: one chart per world of the study."""
-    if results.counts_units:
-        from tether.lab.studies.figure2 import unit_charts
-
-        return unit_charts(results)
-    return BUILDERS.get(results.study, learning_curves)(results)
-
-
-def learning_curves(results: Results) -> list[Chart]:
-    """Reward, violations and regret over episodes, for every world of the study."""
-    places: dict[str, list[Cell]] = {}
-    for cell in results.cells:
-        if cell.seeds:
-            places.setdefault(f"{cell.world} {sorted(cell.world_options.items())}", []).append(cell)
-    made = []
-    for index, cells in enumerate(list(places.values())[:MOST_WORLDS]):
-        name = results.study if len(places) == 1 else f"{results.study}-{index + 1}"
-        title = results.title or results.study
-        title += "" if len(places) == 1 else f" · {_place(cells[0], results)}"
-        shown = most_telling(cells)
-        panels = (reward_panel(shown), violations_panel(shown), regret_panel(shown))
-        caption = _caption(results, cells, shown)
-        if index + 1 == MOST_WORLDS < len(places):
-            caption += f" {len(places) - MOST_WORLDS} more worlds are in the table."
-        made.append(Chart(name, title, caption, panels))
-    return made
-
-
-def most_telling(cells: Sequence[Cell]) -> list[Cell]:
-    """At most MOST_CURVES cells in their order: of every kind of agent the ones with the lowest regret, in turns."""
-    if len(cells) <= MOST_CURVES:
-        return list(cells)
-    kinds: dict[str, list[tuple[float, int]]] = {}
-    for index, cell in enumerate(cells):
-        kinds.setdefault(role(cell), []).append((float(cell["regret"].sum(axis=1).mean()), index))
-    turns = [(place, index) for members in kinds.values() for place, (_, index) in enumerate(sorted(members))]
-    return [cells[index] for index in sorted(index for _, index in sorted(turns)[:MOST_CURVES])]
-
-
-def _worlds(results: Results) -> list[Chart]:
-    from tether.lab.studies.worlds import world_charts
-
-    return world_charts(results)
-
-
-BUILDERS: dict[str, Callable[[Results], list[Chart]]] = {"worlds": _worlds}
-"""Studies that are drawn in their own way, by name."""
-
-
-def reward_panel(cells: Sequence[Cell]) -> Panel:
-    """Moving average of the realised return; the optimum of the same instances is exact and has no band of its own."""
-    episodes = cells[0]["reward"].shape[1]
-    at = log_grid(episodes)
-    at = at[at >= min(10, episodes)]  # single episodes of a few seeds are only noise
-    series, optimum = [], float(np.mean([cell["optimal_value"].mean() for cell in cells]))
-    for cell, style in zip(cells, styles(cells), strict=True):
-        reward, best = cell["reward"], cell["optimal_value"]
-        level = moving_average(reward, at)
-        gap = moving_average(reward - best, at)
-        centre, (middle, low, high) = level.mean(axis=0), interval(gap)
-        shift = centre - middle
-        series.append(_series(cell, style, at, centre, low + shift, high + shift, float(reward.sum())))
-    guide = Guide(f"optimal safe policy (exact): {optimum:.3f}", at[[0, -1]], np.full(2, optimum))
-    return Panel(
-        key="reward",
-        title="Reward per episode",
-        subtitle="Average over the last quarter of the episodes so far. Band: 95% over seeds, of the gap to the same "
-        "instance's optimum.",
-        x_title="episode",
-        y_title="reward",
-        x_scale="log",
-        y_scale="linear",
-        unit=1.0,
-        series=tuple(series),
-        guides=(guide,),
-    )
-
-
-def violations_panel(cells: Sequence[Cell]) -> Panel:
-    """Steps whose true cost exceeds τ, cumulated: the point of the paper."""
-    seeds = max(len(cell.seeds) for cell in cells)
-    series = _cumulative(cells, "violations", even_grid)
-    clean = [(curve, len(cell.seeds)) for curve, cell in zip(series, cells, strict=True) if curve.total == 0.0]
-    runs = {count for _, count in clean}
-    where = _runs(seeds) + " each" if runs == {seeds} else "all finished runs"
-    notes = (f"0 violations in {where}: {' · '.join(curve.name for curve, _ in clean)}",) if clean else ()
-    return Panel(
-        key="violations",
-        title="True violations so far",
-        subtitle="Steps whose true cost exceeds τ, mean per run. The axis is logarithmic above one violation in all "
-        "runs, so that 0 is on it.",
-        x_title="episode",
-        y_title="violations per run",
-        x_scale="linear",
-        y_scale="count",
-        unit=1.0 / seeds,
-        series=series,
-        notes=notes,
-    )
-
-
-def regret_panel(cells: Sequence[Cell]) -> Panel:
-    """Exact pseudo-regret against the best safe policy, on log-log axes beside the slope of √K."""
-    series = _cumulative(cells, "regret", log_grid)
-    negative = [curve.name for curve in series if (curve.y <= 0.0).any()]
-    unsafe = any(cell.cost_radius_origin == "none" for cell in cells)
-    subtitle = "Mean per run, beside the slope of √K."
-    if unsafe or negative:
-        subtitle = (
-            "Agents that break the constraint can earn more than the safe optimum; log axes cannot show regret ≤ 0 or "
-            "bands that reach it."
-        )
-    notes = (f"Partly ≤ 0, and on log axes not drawn there: {' · '.join(negative)}.",) if negative else ()
-    return Panel(
-        key="regret",
-        title="Pseudo-regret so far",
-        subtitle=subtitle,
-        x_title="episode K",
-        y_title="regret vs. the safe optimum",
-        x_scale="log",
-        y_scale="log",
-        unit=1.0,
-        series=series,
-        guides=_root_guide(series),
-        notes=notes,
-    )
-
-
-def _root_guide(series: Sequence[Series]) -> tuple[Guide, ...]:
-    """√K from a tenth of the episodes on, placed under the lowest curve so that it crosses none."""
-    x = series[0].x
-    if len(x) < 2 or x[-1] < 10.0:
-        return ()
-    span = np.array([max(1.0, x[-1] / 30.0), x[-1]])
-    ends = [np.interp(span, x, curve.y) for curve in series if (curve.y > 0.0).all()]
-    if not ends:
-        return ()
-    scale = min(float((end / np.sqrt(span)).min()) for end in ends)
-    return (Guide("√K", span, 0.55 * scale * np.sqrt(span)),)
-
-
-def _cumulative(cells: Sequence[Cell], column: str, grid: Callable[[int], Array]) -> tuple[Series, ...]:
-    """The running sum of a column, mean over seeds with its band."""
-    made = []
-    for cell, style in zip(cells, styles(cells), strict=True):
-        sums = np.cumsum(cell[column], axis=1)  # (n, K)
-        at = grid(sums.shape[1])
-        picked = sums[:, at.astype(int) - 1]
-        made.append(_series(cell, style, at, *interval(picked), total=float(sums[:, -1].sum())))
-    return tuple(made)
-
-
-def _series(cell: Cell, style: Style, x: Array, y: Array, low: Array, high: Array, total: float) -> Series:
-    return Series(short_name(cell), radius_note(cell), style, x, y, low, high, total)
+def running_sum(
+    name: str, note: str, style: Style, counts: Array, grid: Callable[[int], Array] | None = None
+) -> Series:
+    """What was counted so far, (n, K): the mean over runs with its band, at even steps or on another grid."""
+    sums = np.cumsum(counts, axis=1)
+    at = (grid or even_grid)(sums.shape[1])
+    band = interval(sums[:, at.astype(int) - 1])
+    return Series(name, note, style, at, *band, total=float(sums[:, -1].sum()))
 
 
 def even_grid(episodes: int) -> Array:
@@ -352,35 +209,6 @@ def moving_average(rows: Array, at: Array) -> Array:
     first = last - np.maximum(1, last // 4)
     averages: Array = (sums[:, last] - sums[:, first]) / (last - first)
     return averages
-
-
-def _caption(results: Results, cells: Sequence[Cell], shown: Sequence[Cell]) -> str:
-    counts = sorted({len(cell.seeds) for cell in cells})
-    seeds = _runs(counts[0]) if len(counts) == 1 else f"{counts[0]} to {_runs(counts[-1])}"
-    text = f"{seeds} of {_episodes(results.episodes)} each, the same instances for every agent; bands: 95% over seeds."
-    if len(shown) < len(cells):
-        text += f" {len(shown)} of {len(cells)} agents: the lowest regrets of every kind; the table has all."
-    if results.missing:
-        text += f" {_runs(len(results.missing))} missing."
-    return text
-
-
-def _place(cell: Cell, results: Results) -> str:
-    """A world by the options in which it differs from the others of the study."""
-    differing = [
-        f"{name}={value}"
-        for name, value in cell.world_options.items()
-        if any(other.world_options.get(name) != value for other in results.cells)
-    ]
-    return " ".join([cell.world, *differing])
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
-
-
-def _episodes(count: int) -> str:
-    return "1 episode" if count == 1 else f"{count:,} episodes"
 
 
 # Scales, limits and direct labels of a printed panel.
@@ -452,7 +280,7 @@ def _drawn(panel: Panel) -> list[Series]:
 
 def end_labels(ax: "Axes", panel: Panel, floor: float) -> None:
     """The last value of each curve at the right edge, pushed apart where they would overlap."""
-    drawn = [] if panel.key == "steps" else _drawn(panel)  # its curves end in different places, with panel a's values
+    drawn = _drawn(panel) if panel.labels_ends else []
     zero = [curve for curve in drawn if curve.total == 0.0]
     shown = [curve for curve in drawn if curve.total != 0.0] + zero[:1]
     to_axes = ax.transData + ax.transAxes.inverted()
@@ -533,48 +361,34 @@ SYMBOLS = {
 
 def payload(chart: Chart) -> dict[str, Any]:
     """One chart as plain data."""
-    return {"name": chart.name, "panels": [_panel(panel) for panel in chart.panels]}
+    panels = [
+        {
+            "key": panel.key,
+            "title": panel.title,
+            "xTitle": panel.x_title,
+            "yTitle": panel.y_title,
+            "xScale": panel.x_scale,
+            "yScale": panel.y_scale,
+            "unit": panel.unit,
+            "series": [_curve_data(curve) for curve in panel.series],
+            "guides": [{"name": guide.name, "x": numbers(guide.x), "y": numbers(guide.y)} for guide in panel.guides],
+        }
+        for panel in chart.panels
+    ]
+    return {"name": chart.name, "panels": panels}
+
+
+def _curve_data(curve: Series) -> dict[str, Any]:
+    style = curve.style
+    look = {"light": style.light, "dark": style.dark, "dash": style.dash, "symbol": SYMBOLS[style.marker]}
+    points = {axis: numbers(getattr(curve, axis)) for axis in ("x", "y", "low", "high")}
+    return {"name": curve.name, "note": curve.note, **look, "width": style.width, **points}
 
 
 def embed(data: Any) -> str:
     """JSON that may stand inside a <script> element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
-
-
-def _panel(panel: Panel) -> dict[str, Any]:
-    return {
-        "key": panel.key,
-        "title": panel.title,
-        "xTitle": panel.x_title,
-        "yTitle": panel.y_title,
-        "xScale": panel.x_scale,
-        "yScale": panel.y_scale,
-        "unit": panel.unit,
-        "series": [_series_json(curve) for curve in panel.series],
-        "guides": [_guide_json(guide) for guide in panel.guides],
-    }
-
-
-def _series_json(curve: Series) -> dict[str, Any]:
-    style = curve.style
-    return {
-        "name": curve.name,
-        "note": curve.note,
-        "light": style.light,
-        "dark": style.dark,
-        "dash": style.dash,
-        "symbol": SYMBOLS[style.marker],
-        "width": style.width,
-        "x": numbers(curve.x),
-        "y": numbers(curve.y),
-        "low": numbers(curve.low),
-        "high": numbers(curve.high),
-    }
-
-
-def _guide_json(guide: Guide) -> dict[str, Any]:
-    return {"name": guide.name, "x": numbers(guide.x), "y": numbers(guide.y)}
 
 
 def numbers(values: Array) -> list[float | None]:
@@ -587,7 +401,7 @@ def _short(value: float) -> float:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-# Results to printed figures: a figure is a function of data, and the same data give the same bytes.
+# Printed figures
 
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 200, "metadata": {"Software": None}},
@@ -624,23 +438,6 @@ DASHES: dict[str, Any] = {
 }
 
 
-def draw(results: Results, folder: Path) -> list[Path]:
-    """Write the study's figures as PNG, SVG and PDF; returns their paths, PNG first. A lake also has a portrait."""
-    made = charts(results)
-    if not made:
-        raise TetherError(f"study {results.study!r} has no finished run to draw yet: run it first.")
-    storage.make_folder(folder)
-    content = {f"{chart.name}.{kind}": data for chart in made for kind, data in render(chart, tuple(FORMATS)).items()}
-    if any(chart.lake for chart in made):
-        from tether.lab.studies.figure2 import portrait, render_portrait
-
-        seen = portrait(results)
-        content |= {} if seen is None else {f"{results.study}-lake.png": render_portrait(seen)}
-    for name, data in content.items():
-        storage.write_atomically(folder / name, data)
-    return [folder / name for name in content]
-
-
 def render(chart: Chart, kinds: Sequence[str], *, stacked: bool = False) -> dict[str, bytes]:
     """One chart as the bytes of files, by format; `stacked` puts its panels under each other, for a page upright."""
     import matplotlib
@@ -659,7 +456,7 @@ def make_figure(chart: Chart, *, stacked: bool = False) -> "Figure":
     """The chart's panels in one figure with a single legend below them."""
     from matplotlib.figure import Figure
 
-    count = len(chart.panels) + chart.lake
+    count = len(chart.panels) + (chart.beside is not None)
     columns = 2 if stacked else chart.columns or min(4, 1 + count)
     across = (min(2, chart.columns) or 1) if stacked else (chart.columns or count)
     rows, tall = -(-count // across), 1.81 if stacked and across == 1 else 3.25  # inches
@@ -680,10 +477,8 @@ def make_figure(chart: Chart, *, stacked: bool = False) -> "Figure":
     )
     for letter, ax, panel in zip("abcdefgh", axes, chart.panels, strict=False):
         draw_panel(ax, panel, letter, 100 if stacked and across == 1 else 66)
-    if chart.lake:
-        from tether.lab.studies.figure2 import draw_map
-
-        draw_map(axes[len(chart.panels)], "abcdefgh"[len(chart.panels)])
+    if chart.beside is not None:
+        chart.beside(axes[len(chart.panels)], "abcdefgh"[len(chart.panels)])
     for ax in axes[count:]:
         ax.set_axis_off()
     figure.align_ylabels()
@@ -702,7 +497,7 @@ def draw_panel(ax: "Axes", panel: Panel, letter: str = "", line: int = 66) -> No
     for guide in panel.guides:
         _draw_guide(ax, guide)
     end_labels(ax, panel, floor)
-    if panel.key in ("violations", "cost") and panel.notes:
+    if panel.prints_note and panel.notes:
         zero_note(ax, panel)
     ax.set_xlabel(panel.x_title)
     ax.set_ylabel(panel.y_title)

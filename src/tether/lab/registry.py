@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tether.agents.agent import Agent
-    from tether.lab.worlds.linear_mdp import LinearMDP
+    from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
+
+    World = LinearMDP | MisspecifiedMDP
 
 Options = Mapping[str, Any]
 
@@ -48,20 +51,39 @@ def _alternatives(annotation: Any) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Meaning:
+    """A world in its own words: `reward` units of gain per unit of reward, `cost` units of harm per unit of cost."""
+
+    title: str
+    episode: str  # what an episode is
+    unit: str  # in which gain is counted
+    gain: str  # the gain of one episode
+    reward: float
+    harm: str  # what an excess over τ is counted in
+    cost: float
+
+
+@dataclass(frozen=True)
 class WorldKind:
-    """A family of LinearMDPs: build(rng, **options), where rng is the seed's "instance" stream."""
+    """A family of worlds: build(rng, **options), where rng is the seed's "instance" stream.
+
+    A world with an option `episodes` is told the study's, unless the spec sets it.
+    """
 
     summary: str
     options: Mapping[str, Option]
-    build: "Callable[..., LinearMDP]"
+    build: "Callable[..., World]"
+    meaning: Meaning | None = None
 
     @classmethod
-    def of(cls, function: "Callable[..., LinearMDP]", *, summary: str = "") -> "WorldKind":
-        """From a function (rng, *, option=default, ...) -> LinearMDP; its docstring's first line is the summary."""
+    def of(cls, function: "Callable[..., World]", *, summary: str = "", meaning: Meaning | None = None) -> "WorldKind":
+        """From a function ([rng,] *, option=default, ...); its docstring's first line is the summary."""
         hints = get_type_hints(function)
         parameters = inspect.signature(function).parameters.values()
         options = {p.name: Option(hints.get(p.name, Any), p.default) for p in parameters if p.kind is p.KEYWORD_ONLY}
-        return cls(summary or (function.__doc__ or "").split("\n")[0], options, function)
+        takes_rng = len(options) < len(parameters)
+        build = function if takes_rng else lambda rng, **chosen: function(**chosen)
+        return cls(summary or (function.__doc__ or "").split("\n")[0], options, build, meaning)
 
 
 @dataclass(frozen=True)
@@ -86,16 +108,17 @@ class AgentKind:
         build: "Callable[..., Agent]",
         *,
         summary: str,
-        explorer: Callable[[Options], str] = lambda options: "plain",
+        explorer: Callable[[Options], str] | None = None,
         draws: bool = False,
     ) -> "AgentKind":
-        """From a frozen dataclass whose fields are the options."""
+        """From a frozen dataclass whose fields are the options; one called `explorer` names the explorer."""
         hints = get_type_hints(config)
         options = {
             field.name: Option(hints[field.name], None if field.default is MISSING else field.default)
             for field in fields(config)
         }
-        return cls(summary, options, build, explorer, draws)
+        usual = options["explorer"].default if "explorer" in options else "plain"
+        return cls(summary, options, build, explorer or (lambda given: str(given.get("explorer", usual))), draws)
 
 
 Kind = TypeVar("Kind", bound=WorldKind | AgentKind)
@@ -157,44 +180,58 @@ def checked_options(where: str, options: Options, allowed: Mapping[str, Option])
     return checked
 
 
-def _synthetic() -> WorldKind:
-    from tether.lab.worlds.synthetic import synthetic
-
-    return WorldKind.of(synthetic, summary="Random instances on the simplex: the paper's section 5.1.")
+# What is shipped. A module is imported when its world or agent is asked for.
 
 
-def _not_star_convex() -> WorldKind:
-    from tether.lab.worlds.synthetic import not_star_convex
+def _world(function: str, summary: str, meaning: Meaning | None = None) -> Callable[[], WorldKind]:
+    """A world by "module:function" under tether.lab.worlds."""
+    module, _, name = function.partition(":")
 
-    def build(rng: "np.random.Generator", **options: Any) -> "LinearMDP":
-        return not_star_convex(**options)
+    def load() -> WorldKind:
+        build = getattr(import_module(f"tether.lab.worlds.{module}"), name)
+        return WorldKind.of(build, summary=summary, meaning=meaning)
 
-    summary = "Two actions that teach nothing about each other: why Assumption 5 is needed."
-    return WorldKind(summary, WorldKind.of(not_star_convex).options, build)
+    return load
 
 
-def _slucb() -> AgentKind:
-    from tether.agents.slucb import SlucbConfig, SlucbQvi
+def _heating() -> WorldKind:
+    from tether.lab.worlds.heating import KELVIN, MOST_SAVED, heating
 
-    return AgentKind.of(
-        SlucbConfig,
-        lambda world, options: SlucbQvi(world.problem, SlucbConfig(**options)),
-        summary="SLUCB-QVI, Algorithm 1: explorer paper, or ours: certified, directional, adaptive.",
-        explorer=lambda options: str(options.get("explorer", SlucbConfig.explorer)),
+    meaning = Meaning(
+        title="Heating",
+        episode="house, one day",
+        unit="kWh",
+        gain="kWh saved per house and day",
+        reward=MOST_SAVED,
+        harm="K",
+        cost=KELVIN,
     )
+    summary = "Heating set-backs: felt cold under τ at every step, reward is energy saved."
+    return WorldKind.of(heating, summary=summary, meaning=meaning)
 
 
-def _rslucb() -> AgentKind:
-    from tether.agents.rslucb import RslucbQvi
-    from tether.agents.slucb import SlucbConfig
+def _heating_twin() -> WorldKind:
+    from tether.lab.worlds.heating import heating_twin
 
-    return AgentKind.of(
-        SlucbConfig,
-        lambda world, options, rng: RslucbQvi(world.problem, SlucbConfig(**options), rng=rng),
-        summary="RSLUCB-QVI, Algorithm 2: mixtures of actions whose expected cost is certified.",
-        explorer=lambda options: str(options.get("explorer", SlucbConfig.explorer)),
-        draws=True,
-    )
+    def build(rng: "np.random.Generator", *, episodes: int = 2000, draught: float = 1.8) -> "World":
+        return heating_twin(rng, opens=episodes // 2, draught=draught)
+
+    summary = "Heating whose model is wrong: a window stays open from half-way on."
+    return WorldKind(summary, {"episodes": Option(int, 2000), "draught": Option(float, 1.8)}, build)
+
+
+def _agent(
+    module: str, config: str, build: "Callable[..., Agent]", summary: str, *, draws: bool = False
+) -> Callable[[], AgentKind]:
+    """An agent of tether.agents: build(its module, world, config[, rng])."""
+
+    def load() -> AgentKind:
+        home = import_module(f"tether.agents.{module}")
+        settings = getattr(home, config)
+        made = lambda world, options, *rng: build(home, world, settings(**options), *rng)  # noqa: E731
+        return AgentKind.of(settings, made, summary=summary, draws=draws)
+
+    return load
 
 
 def _always_safe() -> AgentKind:
@@ -207,71 +244,49 @@ def _always_safe() -> AgentKind:
     return AgentKind(summary, {}, build, lambda options: "none")
 
 
-def _frozen_lake() -> WorldKind:
-    from tether.lab.worlds.lake import frozen_lake
-
-    return WorldKind.of(frozen_lake, summary="The 10 × 10 Frozen Lake with solved features: the paper's section 5.2.")
-
-
-def _dosing() -> WorldKind:
-    from tether.lab.worlds.dosing import dosing
-
-    return WorldKind.of(dosing, summary="Dose titration: toxicity under τ at every visit, reward is quality of life.")
-
-
-def _heating() -> WorldKind:
-    from tether.lab.worlds.heating import heating
-
-    return WorldKind.of(heating, summary="Heating set-backs: felt cold under τ at every step, reward is energy saved.")
-
-
-def _ad_load() -> WorldKind:
-    from tether.lab.worlds.ad_load import ad_load
-
-    return WorldKind.of(ad_load, summary="Ad load: complaint and churn rate each under its τ, reward is revenue.")
-
-
-def _lsvi() -> AgentKind:
-    from tether.agents.lsvi import LsviConfig, LsviUcb
-
-    return AgentKind.of(
-        LsviConfig,
-        lambda world, options: LsviUcb(world.problem, LsviConfig(**options)),
-        summary="LSVI-UCB without a constraint, on r − λ'c with penalty λ' (0: on r). Unsafe.",
-    )
-
-
-def _lsvi_penalised() -> AgentKind:
-    from tether.agents.lsvi import LsviConfig, penalised
-
-    return AgentKind.of(
-        LsviConfig,
-        lambda world, options: penalised(world.problem, LsviConfig(**options)),
-        summary="LSVI-UCB on r − λ' Σ c/τ: every cost in units of its threshold, so that one grid suits all. Unsafe.",
-    )
-
-
-def _lsvi_told() -> AgentKind:
-    from tether.agents.lsvi import LsviConfig, LsviUcb
-
-    return AgentKind.of(
-        LsviConfig,
-        lambda world, options: LsviUcb(world.problem, LsviConfig(**options), true_gamma=world.true_gamma),
-        summary="LSVI-UCB that is told γ*, and so knows the safe set: the reference, not a rival.",
-    )
-
-
 WORLDS = Registry(
     "world",
     WorldKind,
     "tether.worlds",
     {
-        "synthetic": _synthetic,
-        "frozen-lake": _frozen_lake,
-        "not-star-convex": _not_star_convex,
-        "dosing": _dosing,
+        "synthetic": _world("synthetic:synthetic", "Random instances on the simplex: the paper's section 5.1."),
+        "frozen-lake": _world(
+            "lake:frozen_lake", "The 10 × 10 Frozen Lake with solved features: the paper's section 5.2."
+        ),
+        "not-star-convex": _world(
+            "synthetic:not_star_convex",
+            "Two actions that teach nothing about each other: why Assumption 5 is needed.",
+        ),
+        "dosing": _world(
+            "dosing:dosing",
+            "Dose titration: toxicity under τ at every visit, reward is quality of life.",
+            Meaning(
+                title="Dose titration",
+                episode="patient, six monthly visits",
+                unit="quality-adjusted months",
+                gain="quality-adjusted months per patient",
+                reward=1.0,
+                harm="points of toxicity",
+                cost=1.0,
+            ),
+        ),
         "heating": _heating,
-        "ad-load": _ad_load,
+        "ad-load": _world(
+            "ad_load:ad_load",
+            "Ad load: complaint and churn rate each under its τ, reward is revenue.",
+            Meaning(
+                title="Ad load",
+                episode="cohort, one week",
+                unit="euros",
+                gain="euros per cohort and week",
+                reward=10.0,  # euros per cohort and day, of which the world's reward is a share
+                harm="percentage points",
+                cost=100.0,
+            ),
+        ),
+        "dosing-twin": _world("dosing:dosing_twin", "Dosing whose model is wrong: toxicity is convex in the dose."),
+        "heating-twin": _heating_twin,
+        "ad-load-twin": _world("ad_load:ad_load_twin", "Ad load whose model is wrong: patience ends at a threshold."),
     },
 )
 AGENTS = Registry(
@@ -279,11 +294,45 @@ AGENTS = Registry(
     AgentKind,
     "tether.agents",
     {
-        "slucb-qvi": _slucb,
-        "rslucb-qvi": _rslucb,
-        "lsvi-ucb": _lsvi,
-        "lsvi-ucb-penalised": _lsvi_penalised,
-        "lsvi-ucb-told": _lsvi_told,
+        "slucb-qvi": _agent(
+            "slucb",
+            "SlucbConfig",
+            lambda home, world, config: home.SlucbQvi(world.problem, config),
+            "SLUCB-QVI, Algorithm 1: explorer paper, or ours: certified, directional, adaptive.",
+        ),
+        "rslucb-qvi": _agent(
+            "rslucb",
+            "SlucbConfig",
+            lambda home, world, config, rng: home.RslucbQvi(world.problem, config, rng=rng),
+            "RSLUCB-QVI, Algorithm 2: mixtures of actions whose expected cost is certified.",
+            draws=True,
+        ),
+        "lsvi-ucb": _agent(
+            "lsvi",
+            "LsviConfig",
+            lambda home, world, config: home.LsviUcb(world.problem, config),
+            "LSVI-UCB without a constraint, on r − λ'c with penalty λ' (0: on r). Unsafe.",
+        ),
+        "lsvi-ucb-penalised": _agent(
+            "lsvi",
+            "LsviConfig",
+            lambda home, world, config: home.penalised(world.problem, config),
+            "LSVI-UCB on r − λ' Σ c/τ: every cost in units of its threshold, so that one grid suits all. Unsafe.",
+        ),
+        "lsvi-ucb-told": _agent(
+            "lsvi",
+            "LsviConfig",
+            lambda home, world, config: home.LsviUcb(world.problem, config, true_gamma=world.true_gamma),
+            "LSVI-UCB that is told γ*, and so knows the safe set: the reference, not a rival.",
+        ),
         "always-safe": _always_safe,
     },
 )
+
+
+def meaning_of(world: str) -> Meaning | None:
+    """What rewards and costs mean in a world, if it says so; results may name worlds that are not installed here."""
+    try:
+        return WORLDS.get(world).meaning
+    except TetherError:
+        return None

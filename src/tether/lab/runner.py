@@ -8,7 +8,7 @@ import json
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,8 @@ from tether.kernels.compiled import KERNEL
 from tether.lab import books, cells, storage
 from tether.lab.books import MANIFEST, RUNS, CellInfo
 from tether.lab.engines import Engine
-from tether.lab.simulate import simulate, simulate_any
-from tether.lab.specs import Study, spec_hash
-from tether.lab.units import Schedule, simulate_units
+from tether.lab.simulate import Witness, World, linear_of, simulate, simulate_any, simulate_stepwise, simulate_units
+from tether.lab.specs import Schedule, Study, spec_hash
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.records import Array
 
@@ -34,15 +33,16 @@ FAILURES = "failures"
 TELL_EVERY = 0.1
 """Seconds between two reports of progress inside a run."""
 NUMERICS = (
-    "compiled.py",
     "records.py",
-    "agents",
-    "learning",
     "problem",
-    "world",
+    "kernels",
+    "check",
+    "agents",
+    "lab/worlds",
+    "lab/episodes.py",
     "lab/simulate.py",
-    "lab/units.py",
 )
+"""The sources that numbers depend on, within the package."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,6 @@ class StudyRun:
     folder: Path
     ran: int = 0
     kept: int = 0
-    seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -113,7 +112,7 @@ def code_digest() -> str:
     """A hash of the sources that numbers depend on: results of other code are redone, not mixed in."""
     package = Path(tether.__file__).parent
     roots = [package / name for name in NUMERICS]
-    sources = [path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*.py")))]
+    sources = [path for root in roots for path in (sorted(root.rglob("*.py")) if root.is_dir() else [root])]
     return spec_hash([[path.relative_to(package).as_posix(), path.read_text("utf-8")] for path in sources])
 
 
@@ -126,38 +125,51 @@ def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
     began = time.perf_counter()
     try:
         _check_code(unit)
-        columns = play(unit, tell)
-        part = books.encode(unit.info, unit.seed, columns, {**unit.metadata, "seed": unit.seed})
+        columns, alarms = play(unit, tell)
+        told = {**unit.metadata, "seed": unit.seed} | ({"alarms": alarms} if alarms else {})
+        part = books.encode(unit.info, unit.seed, columns, told)
     except Exception:
         return Outcome(b"", traceback.format_exc(), time.perf_counter() - began)
     return Outcome(part, "", time.perf_counter() - began)
 
 
-def play(unit: Unit, tell: Callable[[int], None]) -> dict[str, Array]:
-    """The columns of one run (K,), from its spec and seed alone."""
-    info = unit.info
+def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dict[str, str]]:
+    """The columns of one run (K,), from its spec and seed alone, and what its watches said."""
+    info, episodes = unit.info, unit.episodes
     streams = Streams.from_seed(*divmod(unit.seed, info.repeats))
-    world = _world(info.world, json.dumps(info.world_options, sort_keys=True), unit.seed // info.repeats)
-    agent = cells.build_agent(info.agent, info.options, world, unit.episodes, streams)
-    clock = _Clock(tell)
+    instance = unit.seed // info.repeats
+    world = _world(info.world, json.dumps(info.world_options, sort_keys=True), episodes, instance)
+    agent = cells.build_agent(info.agent, info.options, world, episodes, streams)
+    clock, witness = _Clock(tell), None
+    kept: Any
     if info.units is not None:
-        if not isinstance(agent, RslucbQvi | AlwaysSafe):
-            raise TetherError(f"interaction units are for randomised agents, but {info.label} is not one.")
-        counted = simulate_units(world, agent, unit.episodes, streams, Schedule(**info.units), clock.progress)
-        clock.say()
-        return {**counted._asdict(), "plan_seconds": np.concatenate(clock.per_episode)}
-    if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
-        books = simulate(world, agent, unit.episodes, streams, clock.progress)
+        if not isinstance(agent, RslucbQvi | AlwaysSafe) or linear_of(world) is not world:
+            raise TetherError(f"interaction units are for randomised agents in linear worlds, unlike {info.label}.")
+        kept = simulate_units(linear_of(world), agent, episodes, streams, Schedule(**info.units), clock.progress)
+    elif isinstance(world, LinearMDP) and not info.watches:
+        if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
+            kept = simulate(world, agent, episodes, streams, clock.progress)
+        else:
+            kept = simulate_any(world, agent, episodes, streams, clock.progress)
     else:
-        books = simulate_any(world, agent, unit.episodes, streams, clock.progress)
+        if getattr(agent, "mixes", False):
+            raise TetherError(f"watches and misspecified worlds are for agents that do not mix, unlike {info.label}.")
+        witness = Witness(world, info.watches, episodes)
+        run: Any = simulate_stepwise if isinstance(agent, LeastSquaresAgent) else simulate_any
+        kept = run(world, agent, episodes, streams, clock.progress, witness)
     clock.say()
-    return {**books._asdict(), "regret": books.regret, "plan_seconds": np.concatenate(clock.per_episode)}
+    columns = {**kept._asdict(), "plan_seconds": np.concatenate(clock.per_episode)}
+    if info.per == "episode":
+        columns["regret"] = kept.regret
+    if witness is None:
+        return columns, {}
+    return columns | witness.columns(), witness.alarms
 
 
 @lru_cache(maxsize=2)
-def _world(name: str, options: str, seed: int) -> LinearMDP:
+def _world(name: str, options: str, episodes: int, seed: int) -> World:
     """The instance of a seed; its repeats follow each other, so that it need not be built for each of them."""
-    return cells.build_world(name, json.loads(options), Streams.from_seed(seed))
+    return cells.build_world(name, json.loads(options), episodes, Streams.from_seed(seed))
 
 
 def _check_code(unit: Unit) -> None:
@@ -195,8 +207,7 @@ class _Clock:
 
 def run_study(study: Study, folder: Path, engine: Engine, listener: Listener | None = None) -> StudyRun:
     """Run what is missing of a study in its folder. Raises only when nothing further can be done."""
-    listener, began = listener or Listener(), time.perf_counter()
-    infos = cells.cells_of(study)
+    listener, infos = listener or Listener(), cells.cells_of(study)
     done = StudyRun(Path(folder))
     for part in ("", RUNS, FAILURES):
         storage.make_folder(done.folder / part)
@@ -212,18 +223,17 @@ def run_study(study: Study, folder: Path, engine: Engine, listener: Listener | N
         for index, outcome in engine.run(execute, todo, lambda i, episodes: listener.advanced(todo[i], episodes)):
             _take(todo[index], outcome, done, listener)
         listener.ended()
-    done.seconds = time.perf_counter() - began
     return done
 
 
 def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
     """Every run, all cells of a seed before the next seed, so that an early stop leaves comparable runs."""
     told = {"study": study.model_dump(mode="json"), "code": CODE, **books.environment()}
-    metadata = [{**told, "cell": asdict(info)} for info in infos]
-    pairs = list(zip(infos, metadata, strict=True))
-    wanted = [(run, info, about) for info, about in pairs for run in info.runs(study.seed_list)]
-    wanted.sort(key=lambda entry: entry[0] // entry[1].repeats)  # stable: cells in order, repeats together
-    return [Unit(info, study.episodes, run, about) for run, info, about in wanted]
+    units: list[Unit] = []
+    for info in infos:
+        about = {**told, "cell": info.to_json()}
+        units += [Unit(info, study.episodes, run, about) for run in info.runs(study.seed_list)]
+    return sorted(units, key=lambda unit: unit.seed // unit.info.repeats)  # stable: cells in order, repeats together
 
 
 def _write_manifest(study: Study, infos: list[CellInfo], folder: Path) -> None:
@@ -231,7 +241,7 @@ def _write_manifest(study: Study, infos: list[CellInfo], folder: Path) -> None:
         "spec": study.model_dump(mode="json"),
         "spec_hash": spec_hash(study),
         "seeds": study.seed_list,
-        "cells": [asdict(info) for info in infos],
+        "cells": [info.to_json() for info in infos],
         "environment": books.environment(),
     }
     text = json.dumps(manifest, indent=1, ensure_ascii=False)

@@ -1,10 +1,11 @@
-"""Play episodes of an agent in a LinearMDP and keep the exact books: regret, violations, optimism.
+"""Play an agent in a world and keep the exact books: regret, violations, optimism, per episode or interaction unit.
 
-`simulate` runs whole blocks of episodes in compiled code; `simulate_stepwise` makes the same calls one by one, as a
-live system would. Both go through the same kernels, and a test holds them equal bit for bit.
+`simulate` and `simulate_units` run many steps at a time in compiled code; `simulate_stepwise` makes the same calls one
+by one, as a live system would, and `simulate_any` does so for any Agent. A test holds compiled and single steps equal
+bit for bit.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,15 +13,49 @@ import numpy as np
 from tether.agents.agent import Agent, LeastSquaresAgent
 from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
+from tether.check.monitor import Monitor
 from tether.errors import InputError
 from tether.kernels.ridge import refresh_spectrum
-from tether.lab.episodes import LAST_PLAN, Run, Truth, new_run, note_step, run_block, start_episode
-from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP, Streams
+from tether.lab.episodes import (
+    AT,
+    FALLS,
+    GOALS,
+    LAST_PLAN,
+    PLACE,
+    STEP,
+    TRAJECTORIES,
+    UNIT,
+    UNIT_BASELINE,
+    UNIT_REWARD,
+    UNIT_VIOLATIONS,
+    UNIT_WORST,
+    Lake,
+    Run,
+    Truth,
+    UnitRun,
+    new_run,
+    note_step,
+    run_block,
+    run_steps,
+    start_episode,
+    worst_planned,
+)
+from tether.lab.specs import Schedule
+from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP, MisspecifiedMDP, Streams
 from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_values
-from tether.records import Array, Decision, StarAction
+from tether.records import Array, Decision, StarAction, Transition
 
 EPISODES_A_BLOCK = 500
 """Episodes between two reports of progress."""
+
+World = LinearMDP | MisspecifiedMDP
+Progress = Callable[[int], None]
+"""Called with the number of episodes (units) that were played since the last call."""
+
+
+def linear_of(world: World) -> LinearMDP:
+    """The world itself, or the one that the learner of a misspecified world is told of."""
+    return world.linear if isinstance(world, MisspecifiedMDP) else world
 
 
 class Books(NamedTuple):
@@ -41,11 +76,6 @@ class Books(NamedTuple):
         return self.optimal_value - self.value
 
 
-def new_books(episodes: int) -> Books:
-    """Empty books."""
-    return Books(*np.zeros((len(Books._fields), episodes)))
-
-
 def truth_of(world: LinearMDP) -> Truth:
     """The arrays of a world, with its exact optimum."""
     return Truth(
@@ -60,11 +90,7 @@ def truth_of(world: LinearMDP) -> Truth:
 
 
 def simulate(
-    world: LinearMDP,
-    agent: LeastSquaresAgent,
-    episodes: int,
-    streams: Streams,
-    progress: Callable[[int], None] | None = None,
+    world: LinearMDP, agent: LeastSquaresAgent, episodes: int, streams: Streams, progress: Progress = lambda done: None
 ) -> Books:
     """Run `episodes` episodes, in compiled blocks unless the agent watches single outcomes."""
     _check_deterministic(agent)
@@ -78,87 +104,95 @@ def simulate(
         )
     truth, books = truth_of(world), np.zeros((len(Books._fields), episodes))
     horizon, constraints = world.problem.horizon, world.problem.constraints
-    for first, last in _blocks(episodes):
-        uniforms = streams.transitions.random((last - first, horizon + 1))
-        normals = streams.noise.standard_normal((last - first, horizon, constraints))
-        part = np.zeros((len(books), last - first))
+    for first in range(0, episodes, EPISODES_A_BLOCK):
+        count = min(EPISODES_A_BLOCK, episodes - first)
+        uniforms = streams.transitions.random((count, horizon + 1))
+        normals = streams.noise.standard_normal((count, horizon, constraints))
+        part = np.zeros((len(books), count))
         run = new_run(truth, uniforms, normals, part, agent.planned_growth, agent.replans_rarely)
         model = agent.costs, agent.values, agent.rules, agent.tables, agent.current, agent.scratch
         while not run_block(*model, truth, run):
             refresh_spectrum(agent.costs)
-        books[:, first:last] = part
-        agent.note_block(last - first, int(run.counters[LAST_PLAN]))
-        if progress is not None:
-            progress(last - first)
+        books[:, first : first + count] = part
+        agent.note_block(count, int(run.counters[LAST_PLAN]))
+        progress(count)
     return Books(*books)
 
 
 def simulate_stepwise(
-    world: LinearMDP,
+    world: World,
     agent: LeastSquaresAgent,
     episodes: int,
     streams: Streams,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress = lambda done: None,
+    witness: "Witness | None" = None,
 ) -> Books:
     """The same run through plan, act and observe. It reads like Algorithm 1 and is what a live system does."""
     _check_deterministic(agent)
-    agent.register(range(world.state_count))
-    truth, books = truth_of(world), np.zeros((len(Books._fields), episodes))
+    linear = linear_of(world)
+    agent.register(range(linear.state_count))
+    truth, books = truth_of(linear), np.zeros((len(Books._fields), episodes))
     nothing = np.zeros((0, 0))
     run: Run = new_run(truth, nothing, nothing[:, :, None], books, agent.planned_growth, False)
     for episode in range(episodes):
         state = world.reset(streams)
         agent.plan()
-        run.slots[:] = [agent.slot_of(s) for s in range(world.state_count)]
+        run.slots[:] = [agent.slot_of(s) for s in range(linear.state_count)]
         start_episode(agent.tables, agent.current, truth, run, state, episode)
-        for step in range(world.problem.horizon):
+        for step in range(linear.problem.horizon):
             decision = agent.act(step, state)
-            transition = world.step(decision, streams)
+            transition = _outcome(world, decision, streams, episode)
             agent.observe(transition)
             length = agent.current.length[step, run.slots[state]]
             note_step(truth, run, step, episode, np.array(decision.feature), transition.reward, length)
+            if witness is not None:
+                witness.see(episode, decision, transition)
             state = transition.next_state
-        if progress is not None:
-            progress(1)
+        progress(1)
     return Books(*books)
 
 
-def _check_deterministic(agent: LeastSquaresAgent) -> None:
-    if agent.mixes:
-        raise InputError("these books are for deterministic policies: use any_agent.simulate_any for a mixing agent.")
-
-
-def _blocks(episodes: int) -> Iterator[tuple[int, int]]:
-    for first in range(0, episodes, EPISODES_A_BLOCK):
-        yield first, min(first + EPISODES_A_BLOCK, episodes)
-
-
-# Play any Agent, not only those with compiled kernels: plan, act, observe, with the same exact books.
-
-
 def simulate_any(
-    world: LinearMDP, agent: Agent, episodes: int, streams: Streams, progress: Callable[[int], None]
+    world: World,
+    agent: Agent,
+    episodes: int,
+    streams: Streams,
+    progress: Progress = lambda done: None,
+    witness: "Witness | None" = None,
 ) -> Books:
-    """Run `episodes` episodes. `optimism` is NaN: the protocol does not ask an agent for its own estimate of V."""
+    """Run any Agent. `optimism` is NaN: the protocol does not ask an agent for its own estimate of V."""
+    linear = linear_of(world)
     best = optimal_safe_mixture if getattr(agent, "mixes", False) else optimal_safe_policy
-    books, optimal = new_books(episodes), best(world).values[0]
+    books, optimal = Books(*np.zeros((len(Books._fields), episodes))), best(linear).values[0]
     books.optimism[:] = np.nan
-    horizon = world.problem.horizon
     for episode in range(episodes):
         state = world.reset(streams)
         agent.plan()
-        books.value[episode] = policy_values(world, _features(world, agent))[0, state]
+        books.value[episode] = policy_values(linear, _features(linear, agent))[0, state]
         books.optimal_value[episode] = optimal[state]
         books.worst_cost[episode] = -np.inf
-        for step in range(horizon):
+        for step in range(linear.problem.horizon):
             decision = agent.act(step, state)
-            transition = world.step(decision, streams)
+            transition = _outcome(world, decision, streams, episode)
             agent.observe(transition)
-            _note(books, episode, decision, transition.reward, world)
+            _note(books, episode, decision, transition.reward, linear)
+            if witness is not None:
+                witness.see(episode, decision, transition)
             state = transition.next_state
         if (episode + 1) % EPISODES_A_BLOCK == 0 or episode + 1 == episodes:
             progress(episode % EPISODES_A_BLOCK + 1)
     return books
+
+
+def _check_deterministic(agent: LeastSquaresAgent) -> None:
+    if agent.mixes:
+        raise InputError("these books are for deterministic policies: use simulate_any for a mixing agent.")
+
+
+def _outcome(world: World, decision: Decision, streams: Streams, episode: int) -> Transition:
+    if isinstance(world, MisspecifiedMDP):
+        return world.step(decision, streams, episode)
+    return world.step(decision, streams)
 
 
 def _features(world: LinearMDP, agent: Agent) -> Array:
@@ -179,3 +213,172 @@ def _note(books: Books, episode: int, decision: Decision, reward: float, world: 
     books.baseline[episode] += float(length == 0.0) / horizon
     books.violations[episode] += float(over.max() > SAFE_TOLERANCE)
     books.worst_cost[episode] = max(books.worst_cost[episode], float(over.max()))
+
+
+# Misspecified worlds, and watches of the cost model
+
+
+class Witness:
+    """Counts the true costs of a run, and asks watches beside the learner what they notice.
+
+    The learner is not stopped: its trajectory up to an alarm is the one that a watched learner has, and from there on
+    the watched learner plays the safe action. So one run tells what happens with and without each watch.
+    """
+
+    def __init__(self, world: World, watches: Sequence[str], episodes: int) -> None:
+        self._world, self._threshold = world, np.array(world.problem.threshold)
+        self._watches = {name: Monitor(world.problem, pooled=name == "pooled") for name in watches}
+        self._alarms = dict.fromkeys(watches, 0)  # steps until the alarm; 0: none
+        self._violations, self._ratio = np.zeros((2, episodes))
+        self._excess = np.full(episodes, -np.inf)
+
+    def see(self, episode: int, decision: Decision, outcome: Transition) -> None:
+        """One step of the run."""
+        cost = self._true_cost(decision, episode)
+        self._violations[episode] += float((cost > self._threshold + SAFE_TOLERANCE).any())
+        self._excess[episode] = max(self._excess[episode], float((cost - self._threshold).max()))
+        self._ratio[episode] = max(self._ratio[episode], float((cost / self._threshold).max()))
+        seen = np.atleast_1d(np.asarray(outcome.cost, dtype=np.float64))
+        for name, watch in self._watches.items():
+            if watch.alarm is None:
+                watch.observe(decision.step, decision.feature, seen, outcome.reward, decision.state)
+                if watch.alarm is not None:
+                    self._alarms[name] = episode * self._world.problem.horizon + decision.step + 1
+
+    def _true_cost(self, decision: Decision, episode: int) -> Array:
+        """The expected cost of a decision, (M,)."""
+        if isinstance(self._world, MisspecifiedMDP):
+            return self._world.true_cost(decision.step, decision.state, decision.feature, episode)
+        cost: Array = self._world.true_gamma[decision.step] @ decision.feature
+        return cost
+
+    def columns(self) -> dict[str, Array]:
+        """Per episode (K,): true violations and costs; per watch its alarm, and the violations that it leaves."""
+        made = {"violations": self._violations, "worst_cost": self._excess, "cost_ratio": self._ratio}
+        return made | alarm_columns(self._violations, self._alarms, self._world.problem.horizon)
+
+    @property
+    def alarms(self) -> dict[str, str]:
+        """What each watch said, where it tripped."""
+        return {name: str(watch.alarm) for name, watch in self._watches.items() if watch.alarm is not None}
+
+
+def alarm_columns(violations: Array, alarms: Mapping[str, int], horizon: int) -> dict[str, Array]:
+    """Per watch (K,): the steps until its alarm (0: none), in the alarm's episode; and the violations with this watch.
+
+    There are none after the alarm; its episode counts as a whole, which is a little too much.
+    """
+    made: dict[str, Array] = {}
+    for name, steps in alarms.items():
+        alarm, left = np.zeros(len(violations)), violations.copy()
+        if steps:
+            alarm[(steps - 1) // horizon] = steps
+            left[steps // horizon + 1 :] = 0.0
+        made |= {f"alarm_{name}": alarm, f"violations_{name}": left}
+    return made
+
+
+# Interaction units (section 5.2): so many steps, in trajectories that end at the goal, in danger or in time, and
+# restart. Planning is the agent's own; the steps between two plans run in compiled code.
+
+GOAL_RETURN, OTHER_RETURN = 6.0, 0.01
+"""What the paper pays per trajectory: for reaching the goal, and otherwise."""
+
+
+class UnitBooks(NamedTuple):
+    """What a run is judged by, one entry per interaction unit (U,)."""
+
+    trajectories: Array  # that ended in this unit
+    goals: Array  # of which at the goal
+    falls: Array  # of which in danger
+    success: Array  # goals / trajectories, 0 if none ended
+    average_return: Array  # per trajectory that ended; 0 if none did
+    reward: Array  # Σ r over the steps of the unit
+    violations: Array  # steps whose true expected cost exceeds τ
+    worst_cost: Array  # largest true expected cost of a step taken, minus τ
+    planned_worst_cost: Array  # the same over every (step, state) of every plan made in the unit
+    baseline: Array  # mean probability of the safe action over the steps taken
+    plans: Array  # plans made
+
+
+def lake_of(world: LinearMDP) -> Lake:
+    """The arrays of a stationary world."""
+    p = world.problem
+    if world.rewards is None and not (world.true_theta == world.true_theta[0]).all():
+        raise InputError("interaction units need a world whose rewards, costs and dynamics do not depend on the step.")
+    return Lake(
+        theta=np.array(world.true_theta[0]),
+        gamma=np.array(world.true_gamma[0]),
+        mu=np.array(world.true_mu[0]),
+        noise=np.array(world.noise_scale),
+        initial=np.array(world.initial),
+        final=np.array([p.final_reward_of(state) for state in range(world.state_count)]),
+        rewards=np.zeros((0, 0)) if world.rewards is None else np.array(world.rewards),
+        arrival_cost=np.zeros((0, 0)) if world.arrival_cost is None else np.array(world.arrival_cost),
+    )
+
+
+def simulate_units(
+    world: LinearMDP,
+    agent: RslucbQvi | AlwaysSafe,
+    units: int,
+    streams: Streams,
+    schedule: Schedule,
+    progress: Progress = lambda done: None,
+) -> UnitBooks:
+    """Run `units` interaction units of an agent that knows the states 0..S-1 in this order."""
+    agent.register(range(world.state_count))
+    lake, books = lake_of(world), UnitBooks(*(np.zeros(units) for _ in UnitBooks._fields))
+    counted = np.zeros((7, units))
+    counted[UNIT_WORST] = books.planned_worst_cost[:] = -np.inf
+    place = np.array([0, -1, 0, 0], dtype=np.int64)
+    for unit in range(units):
+        run = UnitRun(
+            draws=streams.transitions.random((schedule.steps, 2)),
+            normals=streams.noise.standard_normal((schedule.steps, world.problem.constraints)),
+            coins=agent.rng.random(schedule.steps),
+            counters=place,
+            receding=schedule.receding,
+            look_every=schedule.look_every if schedule.plan_each == "step" else 0,
+            planned_growth=agent.planned_growth,
+            books=counted,
+            feature=np.zeros(world.problem.dimension),
+            numbers=np.zeros(1 + world.problem.constraints),
+        )
+        place[AT], place[UNIT] = 0, unit
+        while place[AT] < schedule.steps:
+            at, begins = int(place[AT]), place[PLACE] < 0
+            if schedule.plan_each == "step" or (begins and (schedule.plan_each == "trajectory" or at == 0)):
+                _plan(agent, lake, unit, books)
+            model = agent.costs, agent.values, agent.rules, agent.tables, agent.current, agent.scratch
+            run_steps(*model, lake, run)
+            agent.note_steps(int(place[AT]) - at)
+            if place[PLACE] < 0 and not schedule.restarts:
+                break
+        if not schedule.restarts:
+            place[PLACE], place[STEP] = -1, 0
+        progress(1)
+    ended, goals = counted[TRAJECTORIES], counted[GOALS]
+    some = np.maximum(ended, 1.0)
+    return books._replace(
+        trajectories=ended,
+        goals=goals,
+        falls=counted[FALLS],
+        success=goals / some,
+        average_return=(GOAL_RETURN * goals + OTHER_RETURN * (ended - goals)) / some,
+        reward=counted[UNIT_REWARD],
+        violations=counted[UNIT_VIOLATIONS],
+        worst_cost=counted[UNIT_WORST],
+        baseline=counted[UNIT_BASELINE],
+    )
+
+
+def _plan(agent: RslucbQvi | AlwaysSafe, lake: Lake, unit: int, books: UnitBooks) -> None:
+    """Plan if it is time, and audit every state of the plan against the truth."""
+    made = int(agent.current.made[0])
+    agent.plan()
+    if agent.current.made[0] > made:
+        books.plans[unit] += 1
+        costs = np.empty(agent.tables.features.shape[1])
+        worst = worst_planned(agent.tables, agent.current, lake, agent.rules.threshold, costs)
+        books.planned_worst_cost[unit] = max(books.planned_worst_cost[unit], worst)

@@ -47,21 +47,21 @@ class Spec(BaseModel):
         return data
 
 
-class Units(Spec):
+class Schedule(Spec):
     """Interaction units of so many steps instead of episodes: how they are cut into trajectories and plans."""
 
     steps: int = Field(default=1000, ge=1)
     restarts: bool = True  # after a trajectory has ended; without, the unit is over then
-    receding: bool = False  # always play the first step of a plan, until the trajectory ends
+    receding: bool = False  # always play the first step of a plan; trajectories then last until they end
     plan_each: Literal["trajectory", "step", "unit"] = "trajectory"
-    look_every: int = Field(default=1, ge=1)  # with "step": how often to ask whether a plan is due
+    look_every: int = Field(default=1, ge=1)  # with "step": steps after which it is asked whether a plan is due
 
 
 class Choice(Spec):
     """A world or an agent by name, with fixed options and a grid of options to vary.
 
-    An agent may have its own `units`, may play every instance `repeats` times or only the `first` few,
-    and may stay out of quick studies.
+    An agent may have its own `units`, may play every instance `repeats` times or only the `first` few, and may stay
+    out of quick studies. `watches` are monitors of the cost model that look on without stopping it.
     """
 
     name: str
@@ -69,10 +69,11 @@ class Choice(Spec):
     options: dict[str, Value] = {}
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     world_options: dict[str, Value] = {}
-    units: Units | None = None
+    units: Schedule | None = None
     repeats: int = Field(default=1, ge=1)
     first: int | None = Field(default=None, ge=1)  # only so many of the study's seeds
     in_quick: bool = True
+    watches: list[Literal["per-step", "pooled"]] = []
 
     @model_validator(mode="after")
     def _fixed_or_varied(self) -> Self:
@@ -103,7 +104,7 @@ class Study(Spec):
     seeds: int = Field(ge=1)
     first_seed: int = Field(default=0, ge=0)
     quick: Quick | None = None
-    units: Units | None = None
+    units: Schedule | None = None
     worlds: list[Choice] = Field(min_length=1)
     agents: list[Choice] = Field(min_length=1)
 

@@ -1,1 +1,20 @@
-"""One study, one file: its panels, claims and table."""
+"""One study, one file: its panels, claims and table; the spec lies beside it as TOML.
+
+A study without a file of its own, shipped or a user's, is shown as figure 1 is, or as figure 2 if it counts
+interaction units.
+"""
+
+from importlib import import_module
+
+from tether.lab.books import Results
+from tether.lab.view import View
+
+OWN = ("figure1", "figure2", "worlds", "twins")
+OTHERS = {"episode": "figure1", "unit": "figure2"}
+
+
+def view_of(results: Results) -> View:
+    """How these results are shown. Only the file that is asked for is imported."""
+    name = results.study if results.study in OWN else OTHERS[results.per]
+    view: View = import_module(f"tether.lab.studies.{name}").VIEW
+    return view
