@@ -907,7 +907,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: facts that contradict each other pass the gate",
-        "gate_facts:ExactFacts.contradiction",
+        "gate:ExactFacts.contradiction",
         never("not misfit <= ..."),
         f"{LIVE}/test_gate_facts.py::test_facts_that_cannot_all_be_true_let_nothing_pass",
     ),
@@ -931,11 +931,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: a missing cost counts as 0",
-        "learner:Learner._learn",
-        swap(
-            "None if cost is None else np.array(cost, dtype=np.float64)",
-            "np.array([0.0] if cost is None else cost, dtype=np.float64)",
-        ),
+        "replica:Learner.learn",
+        swap("None if row.cost is None else np.array(row.cost)", "np.array([0.0] if row.cost is None else row.cost)"),
         f"{LIVE}/test_learner.py::test_a_missing_cost_never_changes_the_cost_sums",
     ),
     Fault(
@@ -947,24 +944,24 @@ LIVE_USE = (
     Fault(
         "live: the kill switch is not looked at",
         "judge:halt",
-        never("ledger.stopped is not None"),
+        never("stopped is not None"),
         f"{LIVE}/test_modes.py::test_the_kill_switch_gives_the_safe_action_everywhere_until_it_is_released",
     ),
     Fault(
         "live: a decision that is not logged leaves all the same",
-        "advisor:Advisor.fail_decide",
-        swap("self._withheld(...)", "LiveDecision.from_body(judge(self._replica, asked).body, self.states, 0)"),
+        "advisor:Advisor._not_logged",
+        swap("self._safe(...)", "LiveDecision.of(item.events[-1], item.request.state)"),
         f"{LIVE}/test_advisor_failures.py::test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so",
     ),
     Fault(
         "live: what is under way leaves although it was forbidden",
-        "control:Control._handed_out",
+        "advisor:Advisor._handed_out",
         swap("made.is_baseline", "True"),
         f"{LIVE}/test_orders.py::test_a_decision_under_way_does_not_leave_after_it_was_forbidden",
     ),
     Fault(
         "live: an order is written whatever came before it",
-        "control:Control._order",
+        "advisor:Advisor._order",
         swap("self._write(event, ...)", "self._write(event)"),
         f"{LIVE}/test_orders.py::test_an_order_that_allows_more_is_refused_if_another_came_first",
     ),
@@ -994,20 +991,20 @@ LIVE_USE = (
     ),
     Fault(
         "live: outcomes of the mode before count for a promotion",
-        "ledger:Ledger._seen",
-        swap("body.get('rests_on', 0) >= self.began", "True"),
+        "replica:Ledger._seen",
+        swap("outcome.rests_on >= self.began", "True"),
         f"{LIVE}/test_modes.py::test_late_outcomes_of_the_mode_before_do_not_count_for_the_next",
     ),
     Fault(
         "live: a state is decided on as it came, not as it was logged",
-        "states:as_logged",
+        "records:as_logged",
         swap("states.decode(...)", "state"),
         f"{LIVE}/test_odd_values.py::test_what_is_decided_on_is_what_the_log_gives_back",
     ),
     Fault(
         "live: the mean of a mixture is learned from, not what was drawn",
-        "outcomes:outcome_body",
-        swap("decision['drawn'] or decision['certificate']['feature']", "decision['certificate']['feature']"),
+        "judge:recorded",
+        swap("made.feature", "made.certificate.feature"),
         f"{LIVE}/test_randomised.py::test_the_outcome_teaches_the_action_that_was_drawn",
     ),
     Fault(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 
@@ -55,7 +55,7 @@ from tether.live.records import (
     withheld_key,
 )
 from tether.live.replica import Learner, Replica, live_config, load, settings_of
-from tether.live.warm_start import append_in_turn, warm_start_drafts
+from tether.live.warm_start import Duplicates, OldData, append_in_turn, warm_start_drafts
 from tether.problem.problem import Problem
 from tether.records import State
 
@@ -222,8 +222,7 @@ class Advisor:
         _, made = self._at_once(question)
         if notes := self.notes():
             self._at_once(*notes)
-        assert isinstance(made, LiveDecision)
-        return made
+        return cast(LiveDecision, made)
 
     def record(
         self,
@@ -243,8 +242,7 @@ class Advisor:
             for event in item.events:
                 if isinstance(event, OutcomeRecorded):
                     self._replica.learner.prepare(event.step)
-        assert isinstance(done, Recorded)
-        return done
+        return cast(Recorded, done)
 
     def question(
         self,
@@ -371,11 +369,10 @@ class Advisor:
             self._take(fresh)
         match item.request:
             case Question() as question:
-                last, made = appended[-1], item.events[-1]
-                if not last.fresh:
-                    return self._repeated(question, last.entry)
-                assert isinstance(made, DecisionMade)
-                return self._handed_out(made, question, last.entry.seq, is_new=True)
+                entry, is_new = appended[-1]
+                if not is_new:
+                    return self._repeated(question, entry)
+                return self._handed_out(cast(DecisionMade, item.events[-1]), question, entry.seq, is_new=True)
             case Outcome() as told:
                 if item.error is not None:
                     self._trip(item.error)
@@ -551,13 +548,28 @@ class Advisor:
                     f"{first.body.get('why')!r:.200}): look at it, then give this one again."
                 )
 
-    def warm_start(self, features: Any, costs: Any, **more: Any) -> int:
+    def warm_start(
+        self,
+        features: Any,
+        costs: Any,
+        *,
+        rewards: Any = None,
+        steps: Any = None,
+        seen_states: Sequence[Any] | None = None,
+        next_states: Sequence[Any] | None = None,
+        duplicates: Duplicates = "refuse",
+        source: str = "",
+    ) -> int:
         """Learn from data from before the log: features (n, d), costs (n,) or (n, M). Returns how many rows were taken.
 
-        More, as in `tether.live.warm_start.warm_start_drafts`: rewards, steps, seen_states, next_states (each n long),
-        duplicates, source. All rows are checked before any is taken, and a row that is in the log is not taken again.
+        Rows without a reward teach the cost alone; `steps` (n,) may be left out at H = 1. `duplicates` says what to do
+        with rows that are equal in every number and state, here or in the log: where costs are continuous, two equal
+        rows are one row exported twice, to "refuse" or to "drop". Where costs are 0 or 1, "keep" takes equal rows as
+        separate measurements, but refuses those that the log holds already; "new" is for the whole of a table that has
+        grown: of equal rows it takes as many as the log does not hold yet. All rows are checked before any is taken.
         """
-        drafts = warm_start_drafts(self._store, self.problem, self.states, features, costs, **more)
+        data = OldData(features, costs, rewards, steps, seen_states, next_states)
+        drafts = warm_start_drafts(self._store, self.problem, self.states, data, duplicates, source)
         appended = append_in_turn(self._store, drafts)
         self.sync()
         taken = sum(len(each.entry.body["rows"]) for each in appended if each.fresh)

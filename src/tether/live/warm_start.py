@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,39 +27,55 @@ KEYS_AT_ONCE = 10_000
 Duplicates = Literal["refuse", "drop", "keep", "new"]
 
 
-def warm_start_drafts(
-    store: Store,
-    problem: Problem,
-    states: StateCodec,
-    features: Any,
-    costs: Any,
-    *,
-    rewards: Any = None,
-    steps: Any = None,
-    seen_states: Sequence[Any] | None = None,
-    next_states: Sequence[Any] | None = None,
-    duplicates: Duplicates = "refuse",
-    source: str = "",
-) -> list[Draft]:
-    """What a warm start writes into the log, or an InputError that names the first row that cannot be used.
+@dataclass(frozen=True, slots=True)
+class OldData:
+    """Rows from before the log, by columns: features (n, d), costs (n,) or (n, M), and others of n entries, if any."""
 
-    features (n, d), costs (n,) or (n, M). Rows without a reward teach the cost alone. `steps` (n,) may be left out at
-    H = 1. `duplicates` says what to do with rows that are equal in every number and state, here or in earlier warm
-    starts: where costs are continuous, two equal rows are one row exported twice, to "refuse" or to "drop". Where costs
-    are 0 or 1, "keep" takes equal rows as separate measurements, but refuses those that the log holds already; "new" is
-    for the whole of a table that has grown: of equal rows it takes as many as the log does not hold yet.
-    """
+    features: Any
+    costs: Any
+    rewards: Any = None
+    steps: Any = None
+    states: Sequence[Any] | None = None
+    next_states: Sequence[Any] | None = None
+
+    def __len__(self) -> int:
+        """n, the same for every column."""
+        try:
+            lengths = {name: len(column) for name in COLUMNS if (column := getattr(self, name)) is not None}
+        except TypeError as error:
+            raise InputError(f"a warm start needs features (n, d) and costs (n,) or (n, M): {error}.") from error
+        if self.costs is None:
+            raise InputError("a warm start needs costs: they are what it is for.")
+        count = lengths.get("features", 0)
+        if not 1 <= count <= MOST_ROWS:
+            raise InputError(f"a warm start has 1 to {MOST_ROWS} rows, but these are {count}: split it into several.")
+        for name, length in lengths.items():
+            if length != count:
+                raise InputError(f"there are {count} features but {length} {name}: each row needs one of each.")
+        return count
+
+    def row(self, n: int) -> "OldData":
+        """Row n of every column."""
+        columns = (getattr(self, name) for name in COLUMNS)
+        return OldData(*(None if column is None else column[n] for column in columns))
+
+
+COLUMNS = tuple(OldData.__dataclass_fields__)
+
+
+def warm_start_drafts(
+    store: Store, problem: Problem, states: StateCodec, data: OldData, duplicates: Duplicates, source: str
+) -> list[Draft]:
+    """What a warm start writes into the log, or an InputError that names the first row that cannot be used."""
     if duplicates not in get_args(Duplicates):
         raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
-    columns = {"costs": costs, "rewards": rewards, "steps": steps, "states": seen_states, "next_states": next_states}
-    count = _check_lengths(features, columns)
-    if steps is None and problem.horizon > 1:
+    count = len(data)
+    if data.steps is None and problem.horizon > 1:
         raise InputError(f"with H = {problem.horizon} each row needs its step: pass steps (n,).")
     rows = []
     for n in range(count):
-        picked = {name: None if column is None else column[n] for name, column in columns.items()}
         try:
-            rows.append(_row(problem, states, features[n], picked))
+            rows.append(_row(problem, states, data.row(n)))
         except TetherError as error:
             raise InputError(f"row {n} of the warm start cannot be used: {error}") from error
     return _drafts(_without_known(store, _keyed(_without_duplicates(rows, duplicates)), duplicates), source)
@@ -77,30 +94,13 @@ def append_in_turn(store: Store, drafts: Sequence[Draft]) -> list[Appended]:
     return appended
 
 
-def _check_lengths(features: Any, columns: dict[str, Any]) -> int:
-    """n, the same for every column."""
-    try:
-        count = len(features)
-        lengths = {name: len(column) for name, column in columns.items() if column is not None}
-    except TypeError as error:
-        raise InputError(f"a warm start needs features (n, d) and costs (n,) or (n, M): {error}.") from error
-    if not 1 <= count <= MOST_ROWS:
-        raise InputError(f"a warm start has 1 to {MOST_ROWS} rows, but these are {count}: split it into several.")
-    for name, length in lengths.items():
-        if length != count:
-            raise InputError(f"there are {count} features but {length} {name}: each row needs one of each.")
-    if "costs" not in lengths:
-        raise InputError("a warm start needs costs: they are what it is for.")
-    return count
-
-
-def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, Any]) -> Measured:
+def _row(problem: Problem, states: StateCodec, row: OldData) -> Measured:
     """One row as the log holds it, checked."""
-    step = 0 if picked["steps"] is None else picked["steps"]
+    step = 0 if row.steps is None else row.steps
     check_step(step, problem.horizon)
-    x = checked_feature(feature, problem)
-    z = checked_costs(picked["costs"], problem, needed=False)
-    reward = None if picked["rewards"] is None else checked_reward(picked["rewards"])
+    x = checked_feature(row.features, problem)
+    z = checked_costs(row.costs, problem, needed=False)
+    reward = None if row.rewards is None else checked_reward(row.rewards)
     if z is None and reward is None:
         raise InputError("it has neither a cost nor a reward, so it says nothing.")
     if reward is not None and abs(reward) > LARGEST:
@@ -112,9 +112,9 @@ def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, A
                 f"its cost is {z.tolist()}, but with ‖γ*‖ <= B and noise σ it stays within ±{limit.tolist()} "
                 f"(B‖φ‖ + {FAR:g}σ). Is it in another unit? Else raise gamma_norm or noise."
             )
-    if picked["states"] is None and problem.baseline_cost is None and reward is not None:
+    if row.states is None and problem.baseline_cost is None and reward is not None:
         raise InputError("the cost of the safe action is unknown here, so rows with rewards need their states.")
-    seen, after = picked["states"], picked["next_states"]
+    seen, after = row.states, row.next_states
     is_used = reward is not None  # without a reward nothing is learned of states: they are logged, and never read
     logged, known = _checked_seen(problem, states, seen) if is_used else (detached(states.encode(seen)), None)
     safe_feature = safe_cost = None  # what is declared of a_0 in the row's state: a fact to be remembered
