@@ -16,8 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tether.live.advisor import Advisor
-from tether.live.judge import Request, judge
-from tether.live.log.store import Draft
+from tether.live.judge import judge
 from tether.live.policy import Criteria
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
@@ -62,9 +61,9 @@ def parts_of(advisor, state, step, parts):
     timed(lambda: learner.gate.certified(step, known), parts["certified share"])
     learner._hashes.clear()
     timed(lambda: learner.model_hash(step), parts["model hash"])
-    request = Request("x", None, None, step, state, state, None, time.time())
-    body = timed(lambda: judge(advisor.replica, request), parts["judge (all of the above, cached)"]).body
-    timed(lambda: Draft("decision", body, ("decision:x",)), parts["draft to JSON"])
+    question = advisor.question(state, step)
+    made, _ = timed(lambda: judge(advisor.replica, question), parts["judge (all of the above, cached)"])
+    timed(made.draft, parts["draft to JSON"])
     return ledger
 
 

@@ -45,20 +45,20 @@ exec(PROBLEM, TRUTH)  # what the advisor is not told
 def serve(config_path):
     """The service itself, with one endpoint more."""
     import uvicorn
-    from fastapi.responses import Response
 
     from tether.service.app import create_app
     from tether.service.config import read_config
-    from tether.service.run import how_to_listen
+    from tether.service.http import Endpoint, Json
+    from tether.service.run import server_options
 
     config = read_config(Path(config_path))
     app = create_app(config)
 
-    @app.post("/v1/constant")
-    async def constant():
-        return Response(b'{"constant":true}', media_type="application/json")
+    async def constant(request, asked):
+        return Json(b'{"constant":true}')
 
-    uvicorn.run(app, port=PORT, log_config=None, access_log=False, **how_to_listen(config))
+    app.add(Endpoint("POST", "/v1/constant", constant))
+    uvicorn.run(app, port=PORT, log_config=None, access_log=False, **server_options(config))
 
 
 class Connection(asyncio.Protocol):

@@ -135,8 +135,8 @@ SAFE_SETS = (
 RADII = (
     Fault(
         "forget the union over H",
-        "slucb_qvi:SlucbQvi.__init__",
-        swap("stages * m / problem.confidence", "m / problem.confidence"),
+        "slucb:slucb_rules",
+        swap("config.stages(problem) * m / problem.confidence", "m / problem.confidence"),
         f"{RADIUS}::test_the_union_is_over_steps_and_constraints",
     ),
     Fault(
@@ -424,7 +424,7 @@ KNOWN_FACTS = (
     ),
     Fault(
         "facts: not restored",
-        "saved_agent:filled",
+        "agent:filled",
         swap(
             "filled(value, f'{name}.{field}', arrays)",
             "value if field == 'facts' else filled(value, f'{name}.{field}', arrays)",
@@ -433,19 +433,19 @@ KNOWN_FACTS = (
     ),
     Fault(
         "facts: the safe cost of the first step is remembered at every step",
-        "least_squares:LeastSquaresAgent._planned",
-        swap("self.tables.baseline_cost[step, slot]", "self.tables.baseline_cost[0, slot]"),
+        "agent:LeastSquaresAgent.note_decision",
+        swap("known.baseline_cost[decision.step]", "known.baseline_cost[0]"),
         f"{REMEMBERED}[decided]",
     ),
     Fault(
         "facts: of an outcome without a decision, that of the first step is remembered",
-        "least_squares:LeastSquaresAgent._fact_of",
-        swap("self.tables.baseline_cost[t.step, slot]", "self.tables.baseline_cost[0, slot]"),
+        "agent:LeastSquaresAgent._fact_of",
+        swap("known.baseline_cost[t.step]", "known.baseline_cost[0]"),
         f"{REMEMBERED}[logged]",
     ),
     Fault(
         "facts: of a state off the tables, that of the first step is remembered",
-        "least_squares:LeastSquaresAgent._fact_of",
+        "agent:LeastSquaresAgent._fact_of",
         swap("known.baseline_cost[t.step]", "known.baseline_cost[0]"),
         f"{REMEMBERED}[logged, lean]",
     ),
@@ -457,13 +457,16 @@ KNOWN_FACTS = (
     ),
     Fault(
         "facts: remembered without an outcome",
-        "least_squares:LeastSquaresAgent.note_decision",
-        swap("self._decisions += 1", "self.remember(decision.step, phi_0, baseline_cost)"),
+        "agent:LeastSquaresAgent.note_decision",
+        swap(
+            "self.decisions += 1",
+            "self.remember(decision.step, known.actions.phi_0, known.baseline_cost[decision.step])",
+        ),
         f"{REMEMBERED}[decided]",
     ),
     Fault(
         "facts: remembered of the next state",
-        "least_squares:LeastSquaresAgent._fact_of",
+        "agent:LeastSquaresAgent._fact_of",
         swap("self.problem.key_of(t.state)", "self.problem.key_of(t.next_state)"),
         f"{REMEMBERED}[logged]",
     ),
@@ -529,13 +532,13 @@ AGENTS = (
     ),
     Fault(
         "a duplicate outcome is accepted",
-        "least_squares:LeastSquaresAgent.observe",
+        "agent:LeastSquaresAgent.learn",
         drop("check_decision(...)"),
         f"{AGENT}::test_an_outcome_is_counted_once",
     ),
     Fault(
         "a NaN cost is accepted",
-        "checks:checked_costs",
+        "agent:checked_costs",
         never("not np.isfinite(numbers).all()"),
         f"{AGENT}::test_a_bad_outcome_is_refused_and_changes_nothing",
     ),
@@ -550,7 +553,7 @@ AGENTS = (
     ),
     Fault(
         "plans are not rare",
-        "least_squares:LeastSquaresAgent.plans_are_due",
+        "agent:LeastSquaresAgent.plans_are_due",
         swap("log(2.0)", "0.0"),
         "tests/laws/test_choices.py::test_plans_on_doubling_are_logarithmically_few",
     ),
@@ -631,8 +634,8 @@ LEAN_PLANS = (
     ),
     Fault(
         "lean: measured safe costs do not reach the backup",
-        "slucb_qvi:SlucbQvi._prepare",
-        drop("self.visited.baseline_cost[...] = self._measured(step, known.key)"),
+        "slucb:SlucbQvi.learn",
+        drop("self.visited.baseline_cost[...] = measured"),
         f"{LEAN}::test_lean_and_tables_agree_where_safe_costs_are_unknown[appendix]",
     ),
     Fault(
@@ -643,8 +646,8 @@ LEAN_PLANS = (
     ),
     Fault(
         "lean: growth is not waited for",
-        "least_squares:LeastSquaresAgent.plans_are_due",
-        swap("(1.0 + GROWTH) * self._plan_version", "self._plan_version"),
+        "agent:LeastSquaresAgent.plans_are_due",
+        swap("(1.0 + GROWTH) * self.plan_version", "self.plan_version"),
         f"{LEAN_STATES}::test_plans_on_growth_are_a_quarter_apart_and_cost_five_times_the_last_at_most",
     ),
     Fault(
@@ -655,7 +658,7 @@ LEAN_PLANS = (
     ),
     Fault(
         "lean: sums over other features are restored",
-        "saved_visits:take_visits",
+        "state_file:take_visited",
         swap("SAME", "np.inf"),
         f"{LEAN_STATES}::test_sums_over_other_features_are_not_restored",
     ),
@@ -865,19 +868,19 @@ MIXTURES = (
     ),
     Fault(
         "mixtures: two numbers of the coin per decision",
-        "rslucb_qvi:RslucbQvi._toss",
+        "rslucb:RslucbQvi._toss",
         swap("self.rng.random()", "max(self.rng.random(), self.rng.random())"),
         f"{COIN}::TestTheCoin::test_every_decision_takes_one_number_even_where_there_is_nothing_to_draw",
     ),
     Fault(
         "mixtures: half of the coin is lost in a saved state",
-        "rslucb_qvi:RslucbQvi._take_extra",
-        swap("int(coin['half'])", "0"),
+        "rslucb:RslucbQvi.take_extras",
+        swap("extras['coin']", "{**extras['coin'], 'has_uint32': 0}"),
         f"{COIN}::TestTheCoin::test_a_saved_coin_goes_on_where_it_stopped",
     ),
     Fault(
         "mixtures: decisions claim to bound the cost itself",
-        "rslucb_qvi:RslucbQvi.bounds",
+        "rslucb:RslucbQvi.bounds",
         becomes("'cost'"),
         f"{COIN}::test_a_decision_carries_its_mixture_and_says_that_it_bounds_an_expected_cost[rslucb-finite]",
     ),
@@ -973,7 +976,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: what is masked counts as a number",
-        "checks:as_numbers",
+        "agent:as_numbers",
         never("np.ma.is_masked(value)"),
         f"{LIVE}/test_odd_values.py::test_what_is_masked_was_not_measured",
     ),

@@ -1,4 +1,4 @@
-"""The building of the tutorial: what the learner is told (`problem`), and a simulated house to try it on (`WORLD`)."""
+"""The building of the tutorial: what the learner knows (`problem`), and a simulated house (`WORLD`)."""
 
 import numpy as np
 

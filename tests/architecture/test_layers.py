@@ -158,6 +158,30 @@ def test_folders_are_one_deep_but_for_the_log_and_the_lab_and_there_is_no_utils(
     assert [path.name for path in SOURCES if path.stem in ("utils", "util", "helpers", "misc", "common")] == []
 
 
+CALLED_LATE = {("tether.problem.problem", "tether.check.problem_check")}
+"""Imports upwards that happen within one call: `Problem.check` is a short name for `check_problem(problem)`."""
+
+
+def modules_imported(path):
+    """Modules of the package that a file imports anywhere: in functions and for type checkers, too."""
+    names = {".".join(one.relative_to(PACKAGE.parent).with_suffix("").parts) for one in SOURCES}
+    for _, module, imported in imports_of(path):
+        wanted = {module} if not imported else {f"{module}.{name}" for name in imported} | {module}
+        yield from wanted & names
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Not even inside functions: repeatedly leave out whoever imports nothing that is left."""
+    name_of = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in MODULES}
+    left = {name: set(modules_imported(path)) - {name} for path, name in name_of.items()}
+    for importer, imported in CALLED_LATE:
+        left[importer].remove(imported)
+    while free := [name for name, imported in left.items() if not imported & left.keys()]:
+        for name in free:
+            del left[name]
+    assert sorted(left) == [], "these import each other, or import those that do"
+
+
 IMPORT_ONLY = "import sys, json; import tether; print(json.dumps(sorted(sys.modules)))"
 
 

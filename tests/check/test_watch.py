@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from contract.agents import play
 from contract.worlds import many_actions, small_world, two_constraints
 from tether import RslucbQvi, SlucbConfig, SlucbQvi
+from tether.agents.testing import play
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import InputError
 from tether.lab.worlds.linear_mdp import Streams

@@ -1,6 +1,6 @@
-"""Every agent of the package by name, with the world it plays in; and how to compare two agents bit for bit."""
+"""Every agent of the package by name, with the world it plays in, and literal forms of what they compute."""
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,39 +9,41 @@ import scipy.linalg
 from tether import LsviConfig, LsviUcb, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.agent import arrays_in
 from tether.agents.slucb import EXPLORERS
-from tether.kernels.plan import Visited
+from tether.agents.testing import Contract, essence
 from tether.lab.worlds.linear_mdp import Streams
-from tether.problem.problem import Problem
 
 from .worlds import many_actions, small_world, stationary_world, two_constraints
 
 
-@dataclass(frozen=True)
-class Case:
-    """One agent: how to make it, what the radius behind its decisions must be called, and whether it is safe."""
+@dataclass(frozen=True, kw_only=True)
+class Case(Contract):
+    """One agent of the package; `origin` is what the radius behind its decisions must be called."""
 
-    world: Any
-    make: Any
     origin: str
-    told: dict[str, Any]
+    streams: Any = Streams.from_seed
 
-    def restore(self, path):
-        return type(self.make()).restore(path, self.world.problem, **self.told)
+
+def _case(world, make, origin, **told):
+    kind = type(make())
+    return Case(
+        world=world, make=make, origin=origin, draws=kind.mixes,
+        restore=lambda path, problem: kind.restore(path, problem, **told),
+    )  # fmt: skip
 
 
 def _slucb(world, origin="theorem", **settings):
     config = SlucbConfig(**settings)
-    return Case(world, lambda: SlucbQvi(world.problem, config), origin, {})
+    return _case(world, lambda: SlucbQvi(world.problem, config), origin)
 
 
 def _lsvi(world, origin, *, told=False, **settings):
     secret = {"true_gamma": world.true_gamma} if told else {}
-    return Case(world, lambda: LsviUcb(world.problem, LsviConfig(**settings), **secret), origin, secret)
+    return _case(world, lambda: LsviUcb(world.problem, LsviConfig(**settings), **secret), origin, **secret)
 
 
 def _rslucb(world, origin="theorem", **settings):
     config = SlucbConfig(**settings)
-    return Case(world, lambda: RslucbQvi(world.problem, config, rng=np.random.default_rng(11)), origin, {})
+    return _case(world, lambda: RslucbQvi(world.problem, config, rng=np.random.default_rng(11)), origin)
 
 
 def _cases():
@@ -52,7 +54,7 @@ def _cases():
         "radius-mixture": _slucb(star, cost_radius="mixture"),
         "radius-classical": _slucb(star, cost_radius="classical"),
         "radius-tuned": _slucb(star, "tuned", cost_radius=0.3),
-        "paper-with-one-beta": Case(star, lambda: SlucbQvi(star.problem, paper), "tuned", {}),
+        "paper-with-one-beta": _case(star, lambda: SlucbQvi(star.problem, paper), "tuned"),
         "value-radius-theorem": _slucb(star, value_radius="theorem", episodes=100, c_beta=0.01),
         "condition-on-all": _slucb(star, condition_on="all"),
         "unknown-certified": _slucb(unknown, unknown_cost="certified"),
@@ -112,71 +114,11 @@ def make_known(agent, states):
         agent.register(states)
 
 
-def play(world, agent, streams, episodes, *, register=False):
-    """Whole episodes through plan, act and observe; returns every decision."""
-    if register:
-        agent.register(range(world.state_count))
-    decisions = []
-    for _ in range(episodes):
-        state = world.reset(streams)
-        agent.plan()
-        for step in range(world.problem.horizon):
-            decision = agent.act(step, state)
-            seen = world.step(decision, streams)
-            agent.observe(seen)
-            decisions.append(decision)
-            state = seen.next_state
-    return decisions
-
-
-def essence(thing):
-    """A value that is equal for two things exactly when they are equal bit for bit (NaN equals NaN)."""
-    if isinstance(thing, np.ndarray):
-        return ("array", thing.dtype.str, thing.shape, thing.tobytes())
-    if isinstance(thing, np.generic):
-        return essence(np.asarray(thing))
-    if isinstance(thing, float):
-        return ("float", np.float64(thing).tobytes())
-    if isinstance(thing, dict):
-        return ("dict", tuple((essence(key), essence(value)) for key, value in thing.items()))
-    if isinstance(thing, set | frozenset):
-        return ("set", frozenset(essence(entry) for entry in thing))
-    if isinstance(thing, np.random.Generator):
-        return ("generator", repr(thing.bit_generator.state))
-    if isinstance(thing, Visited):
-        told = (thing.index, thing.states, thing.baseline_cost, thing.final_reward, thing.alarms)
-        return ("Visited", essence(told), essence([(thing.members(g), thing.moment(g)) for g in range(thing.stages)]))
-    if hasattr(thing, "fields") and isinstance(thing.fields, dict):
-        return (type(thing).__name__, essence(dict(thing.fields)))
-    if isinstance(thing, Problem) or callable(thing):
-        return ("same object", id(thing))
-    if is_dataclass(thing):
-        return (type(thing).__name__, tuple((f.name, essence(getattr(thing, f.name))) for f in fields(thing)))
-    if isinstance(thing, tuple | list):
-        names = getattr(thing, "_fields", range(len(thing)))
-        return (type(thing).__name__, tuple((name, essence(entry)) for name, entry in zip(names, thing, strict=True)))
-    return thing
-
-
-SCRATCH = ("scratch", "_asked")
-"""Buffers that are overwritten before they are read; a shortcut to what the problem says of the last state."""
-
-
-def whole_state(agent):
-    """Everything that the agent's future can depend on."""
-    return {name: essence(value) for name, value in vars(agent).items() if name not in SCRATCH}
-
-
 def learned(agent):
     """The sums, and whatever is kept with them, by name."""
     groups = {"costs": agent.costs, "values": agent.values}
     flat = {name: essence(array) for part, group in groups.items() for name, array in arrays_in(group, part)}
     return {**flat, "visited": essence(agent.visited)}
-
-
-def changed(before, after):
-    """Names of the parts in which two whole states differ."""
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def choices(decisions):

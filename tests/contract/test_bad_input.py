@@ -24,9 +24,9 @@ from tether import (
     TetherError,
     Transition,
 )
+from tether.agents.testing import changed, essence, play, snapshot
 from tether.lab.worlds.linear_mdp import Streams
 
-from .agents import changed, essence, play, whole_state
 from .worlds import small_world
 
 NAN, INF = float("nan"), float("inf")
@@ -167,6 +167,62 @@ def test_a_norm_bound_given_as_an_array_is_used():
     """gamma_norm=np.array([5.0]) is a natural way to write (5.0,)."""
     assert bare(gamma_norm=np.array([5.0])).gamma_norm == (5.0,)
     assert bare(threshold=(0.5, 0.5), gamma_norm=np.array([5.0, 6.0])).gamma_norm == (5.0, 6.0)
+
+
+DECLARED = {
+    "one number": (0.2, {}),
+    "a numpy number": (np.float32(0.25), {}),
+    "a list of one": ([0.2], {}),
+    "one per constraint": ((0.2, 0.3), {"threshold": (0.5, 0.6)}),
+    "a table": ([[0.1, 0.2, 0.3], [0.2, 0.1, 0.4]], {"states": range(3), "horizon": 2}),
+    "a table per constraint": (np.full((2, 3, 2), 0.2), {"states": range(3), "horizon": 2, "threshold": (0.5, 0.6)}),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_the_safe_cost_may_be_numbers_instead_of_a_function(name):
+    cost, changes = DECLARED[name]
+    problem = bare(baseline_cost=cost, **changes)
+    costs, m = np.array(cost, dtype=float), problem.constraints
+    for step, state in ((0, 0), (problem.horizon - 1, 2)):
+        told = costs if costs.ndim < 2 else costs[step, state]
+        np.testing.assert_array_equal(problem.look_up(state).baseline_cost[step], np.reshape(told, m))
+        decision = SlucbQvi(problem).act(step, state)
+        assert [bound.baseline_cost for bound in decision.evidence] == np.reshape(told, m).tolist()
+    again = replace(problem, confidence=0.02)
+    np.testing.assert_array_equal(again.look_up(2).baseline_cost, problem.look_up(2).baseline_cost)
+
+
+def test_tables_of_rays_take_one_number_for_the_safe_cost():
+    assert rays(baseline_cost=0.2).look_up(0).baseline_cost.tolist() == [[0.2]]
+
+
+UNDECLARED = {
+    "one number for two constraints": (0.2, {"threshold": (0.5, 0.6)}, InputError, ["1 entries", "2 thresholds"]),
+    "a number over τ": (0.7, {}, AssumptionError, ["Assumption 2", "every state", r"0\.7", r"0\.5"]),
+    "NaN": (NAN, {}, InputError, ["every state", "nan", "finite"]),
+    "text": ("cheap", {}, InputError, ["baseline_cost", "function", "cheap"]),
+    "a table without a list of states": ([[0.1, 0.2]], {}, InputError, [r"\(1, 2\)", r"range\(S\)"]),
+    "one entry of a table over τ": (
+        [[0.1, 0.5]], {"states": range(2)}, AssumptionError, ["Assumption 2", "step 0, state 1", r"0\.5"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDECLARED)
+def test_numbers_that_are_no_safe_cost_are_refused_at_the_door(name):
+    cost, changes, error, words = UNDECLARED[name]
+    with pytest.raises(Exception) as refused:
+        bare(baseline_cost=cost, **changes)
+    check_refusal(refused, error, words)
+
+
+def test_a_state_outside_a_table_of_safe_costs_is_refused():
+    """Python would read -1 as the last one, whose cost is another."""
+    problem = bare(baseline_cost=[[0.1, 0.2]], states=range(2))
+    for state in (-1, 2):
+        with pytest.raises(InputError, match=r"0\.\.1"):
+            problem.look_up(state)
 
 
 # --- what the world is ------------------------------------------------------------------------------------------------
@@ -481,9 +537,9 @@ def _later_life(world, agent, outcomes=()):
 
 def _check_no_trace(world, agents, before, outcomes=()):
     abused, twin = agents
-    assert changed(before, whole_state(abused)) == []
+    assert changed(before, snapshot(abused)) == []
     assert _later_life(world, abused, outcomes[:1]) == _later_life(world, twin, outcomes[1:])
-    assert changed(whole_state(abused), whole_state(twin)) == []
+    assert changed(snapshot(abused), snapshot(twin)) == []
 
 
 def _needs_costs(name):
@@ -498,7 +554,7 @@ def test_a_question_about_a_bad_state_is_refused_without_a_trace(name, rules, ag
     if _needs_costs(name) and rules == "appendix":
         pytest.skip("safe costs are not declared here")
     world, agents, outcomes = _twins(rules, age)
-    before = whole_state(agents[0])
+    before = snapshot(agents[0])
     with pytest.raises(Exception) as refused:
         agents[0].act(0, state)
     check_refusal(refused, error, words)
@@ -511,7 +567,7 @@ def test_a_question_about_a_bad_state_is_refused_without_a_trace(name, rules, ag
 def test_a_question_about_a_bad_step_is_refused_without_a_trace(name, rules, age):
     step, words = BAD_STEPS[name]
     world, agents, outcomes = _twins(rules, age)
-    before = whole_state(agents[0])
+    before = snapshot(agents[0])
     with pytest.raises(Exception) as refused:
         agents[0].act(step, Bad("never seen before"))
     check_refusal(refused, InputError, words)
@@ -526,7 +582,7 @@ def test_a_bad_outcome_is_refused_without_a_trace(name, rules):
     if _needs_costs(name) and rules == "appendix":
         pytest.skip("safe costs are not declared here")
     world, agents, outcomes = _twins(rules, "experienced")
-    before = whole_state(agents[0])
+    before = snapshot(agents[0])
     with pytest.raises(Exception) as refused:
         agents[0].observe(spoil(replace(outcomes[0], next_state=Bad("never seen before"))))
     check_refusal(refused, error, words)
@@ -538,7 +594,7 @@ def test_an_outcome_of_a_bad_state_is_refused_without_a_trace_while_safe_costs_a
     """The appendix's rule looks up the state of an outcome; a new next state must not stay behind if that fails."""
     state, error, words = BAD_STATES[name]
     world, agents, outcomes = _twins("appendix", "experienced")
-    before = whole_state(agents[0])
+    before = snapshot(agents[0])
     logged = Transition(1, state, world.phi_0[2], 0.5, 0.2, Bad("never seen before"))
     with pytest.raises(Exception) as refused:
         agents[0].observe(logged)
@@ -554,7 +610,7 @@ def test_a_state_outside_a_listed_problem_is_refused_by_name(name):
     """States are 0..3. Python would read -1 as the last one, and certify another state's actions."""
     world = small_world()
     agent, twin = SlucbQvi(world.problem), SlucbQvi(world.problem)
-    before = whole_state(agent)
+    before = snapshot(agent)
     with pytest.raises(Exception) as refused:
         agent.act(0, OUTSIDE[name])
     check_refusal(refused, InputError, [re.escape(repr(OUTSIDE[name])), "state"])
@@ -565,7 +621,7 @@ def test_a_state_outside_a_listed_problem_is_refused_by_name(name):
 def test_a_next_state_outside_a_listed_problem_is_refused_by_name(name):
     world = small_world()
     agent, twin = SlucbQvi(world.problem), SlucbQvi(world.problem)
-    before = whole_state(agent)
+    before = snapshot(agent)
     with pytest.raises(Exception) as refused:
         agent.observe(Transition(0, 0, world.phi_0[0], 0.5, 0.2, OUTSIDE[name]))
     check_refusal(refused, InputError, [re.escape(repr(OUTSIDE[name])), "state"])
@@ -576,7 +632,7 @@ def test_an_agent_that_needs_every_cost_refuses_an_outcome_without_one():
     world = small_world()
     agents = [LsviUcb(world.problem, LsviConfig(penalty=0.9)) for _ in range(2)]
     decisions = [agent.act(0, 0) for agent in agents]
-    before = whole_state(agents[0])
+    before = snapshot(agents[0])
     with pytest.raises(InputError, match=r"penalised.*cost.*None"):
         agents[0].observe(decisions[0].outcome(reward=0.5, cost=None, next_state=3))
     _check_no_trace(world, agents, before)

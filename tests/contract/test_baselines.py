@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tether import InputError, LsviConfig, LsviUcb, SlucbQvi
-from tether.agents.fixed import DefaultAction
+from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbQvi
+from tether.agents.fixed import AlwaysSafe, DefaultAction
 from tether.agents.lsvi import PenalisedLsvi, penalised
+from tether.agents.testing import check_agent
 from tether.lab.registry import AGENTS
 from tether.lab.simulate import simulate, simulate_stepwise
 from tether.lab.worlds.linear_mdp import Streams
@@ -54,6 +55,30 @@ def test_a_study_takes_the_default_action_on_stars_and_always_safe_elsewhere():
             (("star", small_world()), ("finite", many_actions()))}  # fmt: skip
     assert type(made["star"]).__name__ == "DefaultAction"
     assert type(made["finite"]).__name__ == "AlwaysSafe"
+
+
+@pytest.mark.parametrize("kind", [DefaultAction, AlwaysSafe])
+def test_the_safe_action_keeps_the_contract_of_agents(kind, tmp_path):
+    check_agent(kind, tmp_path)
+
+
+def test_the_penalised_baseline_keeps_the_contract_of_agents(tmp_path):
+    check_agent(lambda problem: PenalisedLsvi(problem, LsviConfig(penalty=0.5)), tmp_path)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_lsvi_ucb_knows_where_trajectories_end(told):
+    """State 1 ends: nothing is decided there, and it is worth its final reward at each of the steps that remain."""
+    problem = Problem.from_rays(
+        phi_0=[[0.5, 0.5]] * 2, endpoints=[[[1.0, 0.0]]] * 2, baseline_cost=np.full((3, 2), 0.1), horizon=3,
+        threshold=0.5, noise=0.1, final_reward=lambda state: 0.25 if state == 1 else None,
+    )  # fmt: skip
+    agent = LsviUcb(problem, true_gamma=np.full((3, 2), 0.1) if told else None)
+    agent.register([0, 1])
+    agent.plan()
+    np.testing.assert_allclose(agent.current.values[:, agent.slot_of(1)], [0.75, 0.5, 0.25, 0.0])
+    with pytest.raises(InputError, match="ended in state 1"):
+        agent.act(0, 1)
 
 
 def test_the_default_action_needs_its_cost():

@@ -1,5 +1,6 @@
 """The certified set as a building block, and agents that choose from it: nothing uncertified gets out."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -17,6 +18,7 @@ from tether import (
     certified_set,
 )
 from tether.agents.agent import Agent
+from tether.agents.testing import check_agent
 from tether.check.monitor import Monitor
 from tether.lab.worlds.linear_mdp import Streams
 
@@ -133,6 +135,60 @@ def test_whatever_is_chosen_carries_a_bound_that_is_true(kind):
     assert len({action for action, _ in seen}) > 5
 
 
+@pytest.mark.parametrize("kind", [Greedy, Random])
+def test_an_agent_of_ones_own_keeps_the_contract(kind, tmp_path):
+    check_agent(kind, tmp_path)
+
+
+BREAKS = {
+    "a bound over τ": "bound of 9.0 over τ",
+    "another threshold": "names the threshold 7.0",
+    "a question that teaches": "same seed|with and without questions",
+    "an outcome twice": "the same outcome again was not refused",
+    "a NaN that is taken": "nan was not refused",
+    "a save that forgets": "continued and restored",
+    "a decision that changes": "before and after observing",
+}
+
+
+def broken(how):
+    """Greedy with one promise broken."""
+
+    class Broken(Greedy):
+        questions = 0
+
+        def act(self, step, state):
+            decision = super().act(step, state)
+            if how == "a question that teaches":
+                self.questions += 1
+                return replace(decision, score=float(self.questions))
+            changes = {"a bound over τ": {"bound": 9.0}, "another threshold": {"threshold": 7.0}}.get(how, {})
+            self.last = replace(decision, evidence=tuple(replace(bound, **changes) for bound in decision.evidence))
+            return self.last
+
+        def observe(self, transition):
+            if how == "a NaN that is taken" and not np.isfinite(np.array(transition.cost, dtype=float)).all():
+                transition = replace(transition, cost=None)
+            if how == "a decision that changes":
+                object.__setattr__(self.last, "score", -1.0)
+            try:
+                super().observe(transition)
+            except InputError:
+                if how != "an outcome twice":
+                    raise
+
+        def save(self, path):
+            (SlucbQvi(self.problem, self.config) if how == "a save that forgets" else self.core).save(path)
+
+    return Broken
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_a_broken_promise_is_found_and_named(how, tmp_path):
+    with pytest.raises(AssertionError, match=BREAKS[how]):
+        check_agent(broken(how), tmp_path)
+
+
 def test_a_choice_that_is_not_certified_is_refused():
     class Reckless(CertifiedAgent):
         def choose(self, options):
@@ -184,8 +240,7 @@ def test_a_saved_agent_continues_as_it_was(tmp_path):
     agent = Random(world.problem, seed=5)
     play(agent, world, Streams.from_seed(1), 15)
     agent.save(tmp_path / "agent.tether")
-    core = SlucbQvi.restore(tmp_path / "agent.tether", world.problem)
-    again = Random(world.problem, seed=5, core=core)
+    again = Random.restore(tmp_path / "agent.tether", world.problem, seed=5)
     assert play(agent, world, Streams.from_seed(2), 10) == play(again, world, Streams.from_seed(2), 10)
 
 

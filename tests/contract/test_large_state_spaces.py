@@ -7,8 +7,7 @@ import pytest
 
 from tether import Problem, SlucbConfig, SlucbQvi, StarActions
 from tether.agents.agent import arrays_in
-
-from .agents import essence, whole_state
+from tether.agents.testing import essence, snapshot
 
 D = 4
 GAMMA = np.array([0.1, 0.5, 0.9, 0.6])
@@ -65,7 +64,7 @@ def wander(agent, states, rng, episodes, *, ends_early=0.0):
 
 def sizes(agent):
     """Bytes of every array the agent keeps."""
-    arrays = {**agent._arrays(), **dict(arrays_in(agent.scratch, "scratch"))}
+    arrays = {**agent.arrays(), **dict(arrays_in(agent.scratch, "scratch"))}
     return {name: array.nbytes for name, array in arrays.items()}
 
 
@@ -76,8 +75,8 @@ def test_of_a_hundred_thousand_states_only_the_visited_ones_are_kept():
     visited = rng.choice(COUNT, size=12, replace=False)
     seen = wander(agent, visited, rng, 40)
     assert 1 < len(seen) <= 12
-    assert int(agent.tables.slots[0]) == len(seen) == len(agent._slot_of)
-    assert set(agent._slot_of) == seen
+    assert int(agent.tables.slots[0]) == len(seen) == len(agent.slots)
+    assert set(agent.slots) == seen
     assert set(asked) <= set(visited.tolist())
     assert sum(sizes(agent).values()) < 200_000
 
@@ -130,10 +129,10 @@ def test_memory_does_not_grow_with_the_number_of_episodes():
     agent.register(states)
     rng = np.random.default_rng(6)
     wander(agent, states, rng, 5)
-    early, parts = sizes(agent), len(agent._open) + len(agent._slot_of)
+    early, parts = sizes(agent), len(agent.open_decisions) + len(agent.slots)
     wander(agent, states, rng, 100)
     assert sizes(agent) == early
-    assert len(agent._open) + len(agent._slot_of) == parts
+    assert len(agent.open_decisions) + len(agent.slots) == parts
     assert agent.data_version == 3 * 105
 
 
@@ -181,7 +180,7 @@ def test_an_episode_may_end_early():
     """next_state None: nothing follows, so the regression target is the reward alone."""
     agent = SlucbQvi(problem_of(int, states=range(COUNT)))
     seen = wander(agent, [5, 6, 7], np.random.default_rng(9), 40, ends_early=0.5)
-    assert set(agent._slot_of) == seen
+    assert set(agent.slots) == seen
     assert agent.values.transition_moment[2].sum() == 0.0
     stopped = SlucbQvi(problem_of(int))
     stopped.plan()
@@ -205,7 +204,7 @@ def test_early_ends_lower_the_value_of_what_leads_to_them():
                 second = agent.act(1, 6)
                 agent.observe(second.outcome(reward=1.0, cost=0.2))
         agent.plan()
-    slot = ends._slot_of[5]
+    slot = ends.slots[5]
     assert ends.current.values[0, slot] == pytest.approx(0.1, abs=0.02)
     assert goes_on.current.values[0, slot] == pytest.approx(1.1, abs=0.1)
 
@@ -250,4 +249,4 @@ def test_memory_stays_constant_over_ten_thousand_episodes():
     early = sizes(agent)
     wander(agent, states, rng, 10_000)
     assert sizes(agent) == early
-    assert set(whole_state(agent)["_slot_of"][1]) == {(s, i) for i, s in enumerate(states)}
+    assert set(snapshot(agent)["slots"][1]) == {(s, i) for i, s in enumerate(states)}

@@ -21,10 +21,10 @@ from tether import (
     StateFileError,
 )
 from tether.agents.agent import GROWTH
+from tether.agents.testing import changed, essence, snapshot
 from tether.lab.simulate import simulate, simulate_stepwise
 from tether.lab.worlds.linear_mdp import Streams
 
-from .agents import changed, essence, whole_state
 from .test_state_file import load, npy, repack
 from .worlds import many_actions, small_world
 
@@ -151,7 +151,7 @@ def test_a_buffer_that_is_written_again_does_not_change_what_was_visited():
     wander(agents[1], np.random.default_rng(3), 15)
     assert essence(agents[0].visited) == essence(agents[1].visited)
     for agent in agents:
-        agent._plan_version = -1
+        agent.plan_version = -1
         agent.plan()
     assert essence(agents[0].current) == essence(agents[1].current)
 
@@ -164,7 +164,7 @@ def kept_bytes(rays, episodes, d=12):
     wander(agent, rng, episodes)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
-    agent._plan_version = -1
+    agent.plan_version = -1
     agent.plan()
     peak = tracemalloc.get_traced_memory()[1] - held
     tracemalloc.stop()
@@ -194,7 +194,7 @@ def test_plans_on_growth_are_a_quarter_apart_and_cost_five_times_the_last_at_mos
         wander(agent, rng, 1)
         assert (agent.current.made[0] > before) == due
         if due:
-            planned.append(agent._plan_version)
+            planned.append(agent.plan_version)
     steps = np.diff(planned[1:]) / planned[1:-1]
     assert len(planned) > 15
     assert (steps >= GROWTH - 1e-12).all()
@@ -208,7 +208,7 @@ def test_growth_alone_is_no_reason_to_plan_when_nothing_was_learned():
     for _ in range(400):
         agent.plan()
         agent.observe(agent.act(0, np.full(2, 0.5)).outcome(reward=0.5, cost=0.2))
-    made, seen = int(agent.current.made[0]), agent._plan_version
+    made, seen = int(agent.current.made[0]), agent.plan_version
     assert made < 40
     for _ in range(int(0.3 * seen)):
         agent.plan()
@@ -237,7 +237,7 @@ def test_only_states_that_something_led_to_are_asked_about():
     counting = replace(basic, actions=lambda state: asked.append(state.tobytes()) or basic.actions(state))
     agent = SlucbQvi(counting)
     wander(agent, np.random.default_rng(9), 10)
-    agent._plan_version = -1
+    agent.plan_version = -1
     asked.clear()
     agent.plan()
     assert sorted(asked) == sorted(state.tobytes() for state in agent.visited.states)  # each of them once
@@ -258,8 +258,8 @@ def test_features_that_are_not_finite_are_refused_wherever_they_come_up():
 
     agent = SlucbQvi(replace(basic, actions=actions))
     wander(agent, np.random.default_rng(10), 6)
-    agent._plan_version = -1
-    before = whole_state(agent)
+    agent.plan_version = -1
+    before = snapshot(agent)
     spoilt.append(True)
     seen = agent.problem.horizon
     with pytest.raises(InputError, match="finite"):
@@ -272,7 +272,7 @@ def test_features_that_are_not_finite_are_refused_wherever_they_come_up():
     outcome = replace(decision.outcome(reward=0.5, cost=0.2, next_state=np.array([0.3, 0.4])), decision_id=None)
     with pytest.raises(InputError, match="finite"):
         agent.observe(outcome)
-    assert changed(before, whole_state(agent)) == []
+    assert changed(before, snapshot(agent)) == []
     assert agent.data_version == 6 * seen
 
 
@@ -281,7 +281,7 @@ def test_features_that_change_their_dimension_are_named():
     small = FiniteActions(np.eye(2), 0)
     agent = SlucbQvi(replace(basic, actions=lambda state: small if other else basic.actions(state)))
     wander(agent, np.random.default_rng(11), 3)
-    agent._plan_version = -1
+    agent.plan_version = -1
     other.append(True)
     with pytest.raises(InputError, match=r"dimension 2.*d = 6.*answer alike"):
         agent.plan()
@@ -338,10 +338,10 @@ def test_continuing_and_restoring_are_the_same_run_over_fresh_states(tmp_path):
     agent = SlucbQvi(problem)
     wander(agent, np.random.default_rng(13), 40)
     restored = SlucbQvi.restore(saved(agent, tmp_path), problem)
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
     one, two = (wander(a, np.random.default_rng(14), 30) for a in (agent, restored))
     assert [essence(d) for d in one] == [essence(d) for d in two]
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 def test_states_with_a_key_of_their_own_are_saved_by_their_content(tmp_path):
@@ -351,7 +351,7 @@ def test_states_with_a_key_of_their_own_are_saved_by_their_content(tmp_path):
     wander(agent, np.random.default_rng(15), 80)
     assert len(agent.visited.states) < 122 < agent.data_version
     restored = SlucbQvi.restore(saved(agent, tmp_path), problem)
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
     assert essence(restored.visited.states) == essence(agent.visited.states)
 
 

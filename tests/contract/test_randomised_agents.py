@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 from tether import InputError, Problem, RslucbQvi, SlucbConfig
+from tether.agents.testing import essence, play
 from tether.errors import StateFileError
 from tether.lab.simulate import simulate, simulate_stepwise
 from tether.lab.worlds.linear_mdp import Streams
 
-from .agents import CASES, RANDOMISED, essence, play
+from .agents import CASES, RANDOMISED
 from .worlds import many_actions, small_world
 
 every_randomised_agent = pytest.mark.parametrize("name", RANDOMISED)
@@ -241,7 +242,8 @@ class TestBadInput:
             books = run(world, agent, 5, Streams.from_seed(5))
         except InputError:
             return
-        play(world, twin, Streams.from_seed(5), 5, register=True)
+        twin.register(range(world.state_count))
+        play(world, twin, Streams.from_seed(5), 5)
         np.testing.assert_array_equal(agent.current.mixture, twin.current.mixture)
         mean = np.array([[twin.act(h, s).mean_feature for s in range(4)] for h in range(3)])
         values = np.zeros(4)
@@ -276,7 +278,7 @@ class TestEnds:
         before = copy.deepcopy(agent.rng.bit_generator.state)
         with pytest.raises(InputError, match="ended in state 1"):
             agent.act(step, 1)
-        assert not agent._open
+        assert not agent.open_decisions
         assert agent.rng.bit_generator.state == before  # a refused question takes no number from the coin
         assert agent.act(step, 0).state == 0
 

@@ -7,68 +7,23 @@ import numpy as np
 import pytest
 
 from tether import InputError, Problem, SlucbConfig, SlucbQvi
+from tether.agents.testing import MOMENTS, bring_to, changed, essence, play, restoring_equals_continuing, snapshot
 from tether.lab.worlds.linear_mdp import Streams
 
-from .agents import CASES, changed, essence, play, whole_state
+from .agents import CASES
 from .worlds import small_world
-
-MOMENTS = ("new", "planned", "between-episodes", "deciding", "mid-episode", "decisions-open")
-
-
-def _bring_to(moment, world, agent, streams):
-    """Play up to one moment; returns the (step, state) from which the episode goes on, or None between episodes."""
-    if moment == "new":
-        return None
-    if moment == "planned":
-        agent.plan()
-        return None
-    play(world, agent, streams, 9)
-    if moment == "between-episodes":
-        return None
-    agent.plan()
-    state = world.reset(streams)
-    first = agent.act(0, state)
-    if moment == "deciding":
-        return 0, state
-    seen = world.step(first, streams)
-    if moment == "decisions-open":  # three decisions, whose outcomes arrive only after the restore
-        return [seen, *(world.step(agent.act(0, s), streams) for s in (1, 2))]
-    agent.observe(seen)
-    return 1, seen.next_state
-
-
-def _go_on(case, agent, streams, where):
-    """Finish the open episode, then play eight more."""
-    decisions = []
-    if isinstance(where, list):
-        for seen in reversed(where):
-            agent.observe(seen)
-    elif where is not None:
-        step, state = where
-        while step < case.world.problem.horizon:
-            decision = agent.act(step, state)
-            seen = case.world.step(decision, streams)
-            agent.observe(seen)
-            decisions.append(decision)
-            step, state = step + 1, seen.next_state
-    return decisions + play(case.world, agent, streams, 8)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", CASES)
 def test_restoring_equals_continuing(name, moment, tmp_path):
     case = CASES[name]
-    agent, streams = case.make(), Streams.from_seed(51)
-    where = _bring_to(moment, case.world, agent, streams)
-    before = whole_state(agent)
+    restoring_equals_continuing(case, moment, tmp_path / "agent.tether")
+    agent = case.make()
+    bring_to(moment, case.world, agent, Streams.from_seed(51))
     agent.save(tmp_path / "agent.tether")
-    assert changed(before, whole_state(agent)) == [], "saving changed the agent"
-    restored = case.restore(tmp_path / "agent.tether")
-    assert changed(whole_state(agent), whole_state(restored)) == []
-    here, there = streams, copy.deepcopy(streams)
-    continued, resumed = _go_on(case, agent, here, where), _go_on(case, restored, there, where)
-    assert [essence(d) for d in continued] == [essence(d) for d in resumed]
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    restored = case.restore(tmp_path / "agent.tether", case.world.problem)
+    assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 def test_a_warm_up_in_progress_survives_a_restore(tmp_path):
@@ -78,15 +33,15 @@ def test_a_warm_up_in_progress_survives_a_restore(tmp_path):
     play(case.world, agent, streams, 2)
     costs = agent.tables.baseline_cost[:, : int(agent.tables.slots[0])]
     assert np.isnan(costs).any()
-    assert agent._warmup
+    assert agent.warmup
     agent.save(tmp_path / "agent.tether")
-    restored = case.restore(tmp_path / "agent.tether")
-    assert essence(restored._warmup) == essence(agent._warmup)
+    restored = case.restore(tmp_path / "agent.tether", case.world.problem)
+    assert essence(restored.warmup) == essence(agent.warmup)
     there = copy.deepcopy(streams)
     first, second = play(case.world, agent, streams, 20), play(case.world, restored, there, 20)
     assert [essence(d) for d in first] == [essence(d) for d in second]
     assert {d.reason for d in first} > {"warm-up"}
-    assert essence(restored._warmup) == essence(agent._warmup)
+    assert essence(restored.warmup) == essence(agent.warmup)
 
 
 def test_saving_again_and_again_loses_nothing(tmp_path):
@@ -101,7 +56,7 @@ def test_saving_again_and_again_loses_nothing(tmp_path):
         tired.plan()
         for step in range(case.world.problem.horizon):
             tired.save(tmp_path / "agent.tether")
-            tired = case.restore(tmp_path / "agent.tether")
+            tired = case.restore(tmp_path / "agent.tether", case.world.problem)
             decision = tired.act(step, state)
             seen = case.world.step(decision, there)
             tired.observe(seen)
@@ -197,7 +152,7 @@ def test_every_kind_of_state_is_recognised_again_after_a_restore(kind, backup, t
         _play_renamed(world, restored, there, make, 8),
     )
     assert [essence(d) for d in first] == [essence(d) for d in second]
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 @pytest.mark.parametrize("backup", ["tables", "lean"])
@@ -217,11 +172,11 @@ def test_a_state_that_cannot_be_saved_says_so_and_names_the_way_out(tmp_path):
     _, problem = _problem_over(lambda i: frozenset([i]))
     agent = SlucbQvi(problem, SlucbConfig(backup="tables"))
     agent.register([frozenset([0])])
-    before = whole_state(agent)
+    before = snapshot(agent)
     with pytest.raises(InputError, match=r"frozenset.*key="):
         agent.save(tmp_path / "agent.tether")
     assert list(tmp_path.iterdir()) == []
-    assert changed(before, whole_state(agent)) == []
+    assert changed(before, snapshot(agent)) == []
 
 
 NUMPY_SETTINGS = {
@@ -285,7 +240,7 @@ def test_what_can_be_learned_from_and_saved_can_be_restored(name, backup, tmp_pa
         assert list(tmp_path.iterdir()) == []
         return
     restored = SlucbQvi.restore(tmp_path / "agent.tether", agent.problem)
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 def _another_position():

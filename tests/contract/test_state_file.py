@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from tether import InputError, LsviUcb, Problem, SlucbConfig, SlucbQvi, StateFileError
 from tether.agents import state_file
+from tether.agents.testing import changed, essence, play, snapshot
 from tether.lab.worlds.linear_mdp import Streams
 
-from .agents import CASES, changed, essence, play, whole_state
+from .agents import CASES
 from .worlds import small_world, two_constraints
 
 WORLD = small_world()
@@ -93,7 +94,7 @@ def load(saved, name):
 
 def test_repacking_without_an_edit_changes_nothing(saved, agent, room):
     """Otherwise the refusals below would prove nothing about the edits."""
-    assert changed(whole_state(agent), whole_state(restore_bytes(room, repack(saved)))) == []
+    assert changed(snapshot(agent), snapshot(restore_bytes(room, repack(saved)))) == []
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ def test_a_flipped_bit_is_refused_or_harmless(saved, agent, room, data):
         restored = restore_bytes(room, bytes(altered))
     except StateFileError:
         return
-    assert changed(whole_state(agent), whole_state(restored)) == []
+    assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 @pytest.mark.parametrize("value", [0x00, 0x01, 0x80, 0xFF])
@@ -127,7 +128,7 @@ def test_damage_in_the_zip_directory_is_refused_or_harmless(saved, agent, room, 
     start = saved.index(b"PK\x01\x02")
     first_entry = range(start, start + 60)
     last_entry = range(saved.rindex(b"PK\x01\x02"), len(saved))
-    expected = whole_state(agent)
+    expected = snapshot(agent)
     for where in [*range(0, 64), *first_entry, *last_entry]:
         altered = bytearray(saved)
         altered[where] ^= value or 0x20
@@ -135,7 +136,7 @@ def test_damage_in_the_zip_directory_is_refused_or_harmless(saved, agent, room, 
             restored = restore_bytes(room, bytes(altered))
         except StateFileError:
             continue
-        assert changed(expected, whole_state(restored)) == []
+        assert changed(expected, snapshot(restored)) == []
 
 
 def test_bytes_added_at_either_end_are_refused_or_harmless(saved, agent, room):
@@ -144,7 +145,7 @@ def test_bytes_added_at_either_end_are_refused_or_harmless(saved, agent, room):
             restored = restore_bytes(room, altered)
         except StateFileError:
             continue
-        assert changed(whole_state(agent), whole_state(restored)) == []
+        assert changed(snapshot(agent), snapshot(restored)) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + b"\0" * 18, b"not a zip at all" * 10, b"\0" * 4096])
@@ -454,13 +455,13 @@ def test_a_crash_while_writing_leaves_the_old_file_intact(moment, crash, error, 
     path = tmp_path / "agent.tether"
     older = SlucbQvi(WORLD.problem)
     older.save(path)
-    before, state = path.read_bytes(), whole_state(agent)
+    before, state = path.read_bytes(), snapshot(agent)
     with monkeypatch.context() as patched:
         patched.setattr(os, moment, crash)
         with pytest.raises(error):
             agent.save(path)
     assert path.read_bytes() == before
-    assert changed(state, whole_state(agent)) == []
+    assert changed(state, snapshot(agent)) == []
     assert SlucbQvi.restore(path, WORLD.problem).data_version == 0
     agent.save(path)  # and what was left behind is no obstacle
     assert SlucbQvi.restore(path, WORLD.problem).data_version == agent.data_version
@@ -537,20 +538,20 @@ def test_keys_survive_the_manifest():
 
 
 def test_a_refused_file_changes_no_agent_and_no_file(agent, saved, room):
-    before = whole_state(agent)
+    before = snapshot(agent)
     for spoilt in (saved[:-1], saved[100:], repack(saved, manifest=lambda m: m.pop("open"))):
         path = room / "copy.tether"
         path.write_bytes(spoilt)
         with pytest.raises(Exception, match=r"."):
             SlucbQvi.restore(path, WORLD.problem)
         assert path.read_bytes() == spoilt
-    assert changed(before, whole_state(agent)) == []
+    assert changed(before, snapshot(agent)) == []
 
 
 def test_a_restored_agent_shares_nothing_with_the_file_or_with_another(saved, room):
     one, two = restore_bytes(room, saved), restore_bytes(room, saved)
-    before = whole_state(two)
+    before = snapshot(two)
     play(WORLD, one, Streams.from_seed(73), 3)
-    assert changed(before, whole_state(two)) == []
+    assert changed(before, snapshot(two)) == []
     config = SlucbConfig(backup="tables", replan="every-episode")  # what "auto" stands for where states are listed
     assert essence(two.config) == essence(config)

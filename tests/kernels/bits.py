@@ -7,7 +7,8 @@ import hashlib
 import json
 import sys
 
-from contract.agents import CASES, LEAN, RANDOMISED, choices, essence, learned, play
+from contract.agents import CASES, LEAN, RANDOMISED, choices, learned
+from tether.agents.testing import essence, play
 from tether.kernels import compiled
 from tether.lab.simulate import simulate
 from tether.lab.worlds.linear_mdp import Streams

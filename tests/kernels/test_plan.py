@@ -87,11 +87,12 @@ def test_an_agent_that_is_told_gamma_regresses_no_cost():
 
 
 def moment_of(values, next_values, slots, stage=0):
-    """b_h of one stage (d,)."""
-    plan = new_plan(1, len(next_values), 1, values.reward_moment.shape[1])
-    plan.values[1] = next_values
-    target_moment(values, plan, stage, 0, slots)
-    return plan.weights[0]
+    """b_h of one stage (d,), at the middle one of three steps: the values of every other step are wrong."""
+    plan = new_plan(3, len(next_values), 1, values.reward_moment.shape[1])
+    plan.values[:] = -100.0
+    plan.values[2] = next_values
+    target_moment(values, plan, stage, 1, slots)
+    return plan.weights[1]
 
 
 def test_the_target_moment_adds_next_values():

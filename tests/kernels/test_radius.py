@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from kernels.calls import make_rules
 from kernels.generators import costs_of, feed, law, ridges, seeds, unit_ball
-from tether.agents.slucb import SlucbConfig, SlucbQvi, value_radius
+from tether.agents.agent import value_radius
+from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.model import CLASSICAL, MIXTURE, SMALLEST, TOLD
 from tether.kernels.radius import (
@@ -92,27 +93,33 @@ def test_no_rounds_never_pass_the_warm_up():
 
 def test_the_remaining_value_radius_is_the_number_of_steps_left():
     """H = 3: 3, 2, 1."""
-    assert value_radius(two_arm_problem(horizon=3), "remaining", None, 1.0, 1.0).tolist() == [3.0, 2.0, 1.0]
+    assert value_radius(two_arm_problem(horizon=3), SlucbConfig(value_radius="remaining"), 1.0).tolist() == [
+        3.0,
+        2.0,
+        1.0,
+    ]
 
 
 def test_a_number_is_the_value_radius_of_every_step():
-    assert value_radius(two_arm_problem(horizon=2), 0.7, None, 1.0, 1.0).tolist() == [0.7, 0.7]
+    assert value_radius(two_arm_problem(horizon=2), SlucbConfig(value_radius=0.7), 1.0).tolist() == [0.7, 0.7]
 
 
 def test_the_theorems_value_radius_uses_all_steps_of_all_episodes():
     """d = 2, H = 3, K = 10: T = 30, δ = 0.01."""
     expected = 0.5 * 2 * 3 * sqrt(log(2 * 30 / 0.01))
-    assert value_radius(two_arm_problem(horizon=3), "theorem", 10, 0.5, 1.0) == pytest.approx([expected] * 3, rel=1e-15)
+    config = SlucbConfig(value_radius="theorem", episodes=10, c_beta=0.5)
+    assert value_radius(two_arm_problem(horizon=3), config, 1.0) == pytest.approx([expected] * 3, rel=1e-15)
 
 
 def test_the_theorems_value_radius_cannot_do_without_the_number_of_episodes():
     with pytest.raises(InputError, match="episodes"):
-        value_radius(two_arm_problem(), "theorem", None, 1.0, 1.0)
+        value_radius(two_arm_problem(), SlucbConfig(value_radius="theorem"), 1.0)
 
 
 def test_the_unseen_value_radius_gives_a_new_unit_feature_a_bonus_of_twice_the_horizon():
     """H = 3, λ = 0.04: β_v = 2·3·0.2 = 1.2, and ‖x‖ in A^{-1} = I/λ is 5 at first: 6 = 2H."""
-    assert value_radius(two_arm_problem(horizon=3), "unseen", None, 1.0, 0.04) == pytest.approx([1.2] * 3, rel=1e-15)
+    config = SlucbConfig(value_radius="unseen")
+    assert value_radius(two_arm_problem(horizon=3), config, 0.04) == pytest.approx([1.2] * 3, rel=1e-15)
 
 
 def test_the_union_is_over_steps_and_constraints():

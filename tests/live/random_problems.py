@@ -3,6 +3,7 @@
 import numpy as np
 
 from tether.agents.slucb import SlucbConfig
+from tether.live.records import Measured
 from tether.live.replica import Learner
 from tether.problem.problem import Problem
 
@@ -71,4 +72,4 @@ def taught(seed, steps=40, *, memory="visited", error=0.0, known=True, kind=None
         yield learner, gamma, step, states
         proposed = learner.propose(step, state)
         feature = proposed.feature if rng.integers(3) else problem.look_up(state).actions.phi_0
-        learner._learn(outcome_body(problem, gamma, rng, step, state, feature))
+        learner.learn(Measured(**outcome_body(problem, gamma, rng, step, state, feature)))

@@ -14,6 +14,7 @@ from tether.live.log.store import Draft
 from tether.live.records import (
     AlreadyRecorded,
     Certificate,
+    DecisionMade,
     ImpossibleCost,
     LiveDecision,
     StateCodec,
@@ -81,7 +82,7 @@ def test_what_is_handed_out_is_what_the_log_holds(world):
     advisor = live_advisor(world.problem)
     for decision in Plant(world.true_gamma).play(advisor, 20):
         entry = advisor.store.find(f"decision:{decision.id}")
-        assert LiveDecision.from_body(entry.body, StateCodec(), entry.seq) == decision
+        assert LiveDecision.of(DecisionMade.read(entry), decision.state, entry.seq) == decision
 
 
 def test_an_outcome_counts_once_and_a_repeat_is_acknowledged(world):

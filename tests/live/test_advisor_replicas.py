@@ -9,7 +9,7 @@ from tether.errors import AlteredLog, InputError
 from tether.live.log.memory import MemoryStore
 from tether.live.log.store import genesis_of
 from tether.live.policy import Criteria, Guards
-from tether.live.replica import Replica, load
+from tether.live.replica import Learner, Replica, load
 from tether.problem.problem import Problem
 
 from .live_worlds import Plant, live_advisor, small_world
@@ -84,9 +84,9 @@ def test_snapshots_are_saved_on_the_way_and_used(world, tmp_path):
     again = Advisor(world.problem, path)
     snapshot = again.store.latest_snapshot()
     assert 42 <= snapshot.seq <= 62
-    told = Replica.from_bytes(snapshot.data, world.problem, None)
+    told = Replica.from_bytes(snapshot.data, Learner(world.problem))
     assert told.head.seq == snapshot.seq
-    alone = Replica(world.problem, None, genesis_of(again.store.identity()))
+    alone = Replica(Learner(world.problem), genesis_of(again.store.identity()))
     alone.catch_up(again.store, until=snapshot.seq)
     assert alone.to_bytes() == snapshot.data
 
@@ -96,7 +96,7 @@ def test_a_snapshot_that_cannot_be_used_is_passed_over(world):
     advisor = live_advisor(world.problem, store)
     Plant(world.true_gamma).play(advisor, 10, horizon=2)
     store.save_snapshot(advisor.replica.head.seq, b"from another version")
-    assert load(store, world.problem, None, watch=True, states=None).to_bytes() == advisor.replica.to_bytes()
+    assert load(store, lambda: Learner(world.problem)).to_bytes() == advisor.replica.to_bytes()
 
 
 def test_an_entry_that_does_not_continue_the_chain_is_refused(world):
@@ -119,7 +119,7 @@ def test_a_replica_that_lags_behind_still_gives_valid_bounds(world, behind):
         fresh = live_advisor(world.problem, store)
         plant = Plant(world.true_gamma, seed=seed)
         plant.play(fresh, 60, horizon=2)
-        stale = Replica(world.problem, fresh.replica.learner.config, genesis_of(store.identity()))
+        stale = Replica(Learner(world.problem, fresh.replica.learner.config), genesis_of(store.identity()))
         others = 0
         for turn in range(20):
             plant.play(fresh, 2, horizon=2, episode=f"t{turn}-")

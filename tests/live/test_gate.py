@@ -12,6 +12,7 @@ import tether
 from tether.agents.slucb import SlucbConfig
 from tether.live.gate import Gate, Terms
 from tether.live.log.memory import MemoryStore
+from tether.live.records import Measured
 from tether.live.replica import Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
@@ -282,7 +283,7 @@ def test_the_least_radius_is_the_learners_own_when_its_spectrum_is_fresh(radius)
         for _ in range(50):
             x = rng.dirichlet(np.ones(4))
             body = {"step": 0, "state": 0, "feature": x.tolist(), "reward": 0.1, "cost": [0.3], "next_state": None}
-            learner._learn(body)
+            learner.learn(Measured(**body))
         assert (learner.agent.planned_growth != before).any()
         learner.agent.costs.grid_at[:] = -1.0  # so that the next plan looks at the spectrum
         learner.agent.plan()
@@ -314,7 +315,7 @@ def test_the_gate_never_refuses_a_genuine_certificate_because_of_rounding(update
         x /= max(1.0, np.linalg.norm(x))
         z = float(gamma @ x) + 0.01 * rng.standard_normal()
         body = {"step": 0, "state": 0, "feature": x.tolist(), "reward": 0.0, "cost": [z], "next_state": None}
-        learner._learn(body)
+        learner.learn(Measured(**body))
         if count % (updates // 100) == 0:
             decision = learner.propose(0, 0, known)
             verdict = learner.gate.check(0, known, decision.action, decision.feature, decision.evidence)

@@ -20,6 +20,7 @@ from tether.live.audit import decisions_in_the_log, export, replay
 from tether.live.gate import ExactFacts, Gate, Terms
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Guards
+from tether.live.records import Measured
 from tether.live.replica import Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
@@ -301,7 +302,7 @@ def visited_all(problem, gamma, count=40):
         fact = {"safe_feature": known.actions.phi_0.tolist(), "safe_cost": known.baseline_cost[0].tolist()}
         cost = [float(gamma @ x + 0.05 * rng.standard_normal())]
         body = {"step": 0, "state": n % 5, "feature": x.tolist(), "reward": 0.5, "cost": cost, "next_state": None}
-        learner._learn({**body, **fact})
+        learner.learn(Measured(**body, **fact))
     return learner
 
 
@@ -432,7 +433,7 @@ def test_the_gate_states_the_constants_a_second_time():
 def test_bytes_restore_the_facts_and_the_future_is_the_same(memory, error):
     run = taught(4, 60, memory=memory, error=error)
     for learner, _, step, _ in run:
-        again = Learner.from_bytes(learner.to_bytes(), learner.problem, learner.config)
+        again = Learner(learner.problem, learner.config).restored(learner.to_bytes())
         assert again.to_bytes() == learner.to_bytes()
         assert again.model_hash(step) == learner.model_hash(step)
         for name, array in learner.gate.arrays().items():
@@ -477,7 +478,7 @@ def test_bytes_of_the_format_before_facts_are_refused():
         for name, data in files.items():
             archive.writestr(name, data)
     with pytest.raises(StateFileError, match="another problem, configuration or format"):
-        Learner.from_bytes(buffer.getvalue(), learner.problem, learner.config)
+        Learner(learner.problem, learner.config).restored(buffer.getvalue())
 
 
 # From a decision to the log and back

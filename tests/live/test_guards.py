@@ -9,7 +9,7 @@ import pytest
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.log.memory import MemoryStore
-from tether.live.policy import LONGEST, Guards, over_budget, over_rate, stale
+from tether.live.policy import LONGEST, Guards
 from tether.live.replica import Ledger, Window
 
 from .live_worlds import Plant, live_advisor, small_world
@@ -30,11 +30,11 @@ def learned(world, **more):
 
 def test_a_rate_counts_what_was_not_the_safe_action_in_the_window():
     guards = Guards(live_rate=0.3, guarded_rate=0.1, rate_window=10)
-    assert over_rate(guards, "live", 2) == ""
-    assert "3 of the last 10 decisions were not a_0, and live mode allows 3" in over_rate(guards, "live", 3)
-    assert over_rate(guards, "guarded", 0) == ""
-    assert over_rate(guards, "guarded", 1) != ""
-    assert over_rate(Guards(), "live", 10**6) == ""
+    assert guards.over_rate("live", 2) == ""
+    assert "3 of the last 10 decisions were not a_0, and live mode allows 3" in guards.over_rate("live", 3)
+    assert guards.over_rate("guarded", 0) == ""
+    assert guards.over_rate("guarded", 1) != ""
+    assert Guards().over_rate("live", 10**6) == ""
 
 
 def test_the_window_of_the_next_decision_leaves_out_the_oldest_one():
@@ -134,10 +134,10 @@ def test_the_rate_guard_holds_in_every_window(world, mode):
 
 def test_a_budget_is_spent_by_observed_costs_and_missing_ones_count_as_the_threshold():
     guards = Guards(budget=(1.0, 2.0))
-    assert over_budget(guards, (0.5, 1.0), (0.4, 0.4)) == ""
-    assert "cost 0" in over_budget(guards, (0.7, 1.0), (0.4, 0.4))
-    assert "cost 1" in over_budget(guards, (0.5, 1.7), (0.4, 0.4))
-    assert over_budget(guards, (0.5, float("nan")), (0.4, 0.4)) != ""
+    assert guards.over_budget((0.5, 1.0), (0.4, 0.4)) == ""
+    assert "cost 0" in guards.over_budget((0.7, 1.0), (0.4, 0.4))
+    assert "cost 1" in guards.over_budget((0.5, 1.7), (0.4, 0.4))
+    assert guards.over_budget((0.5, float("nan")), (0.4, 0.4)) != ""
 
 
 def test_once_the_budget_is_spent_the_safe_action_is_played(world):
@@ -174,15 +174,15 @@ def test_a_budget_over_a_window_comes_back(world):
 
 def test_ages_are_judged_by_hand():
     guards = Guards(max_age=10.0, max_ahead=2.0)
-    assert stale(guards, 95.0, 100.0, 0.0) == ""
-    assert "observed 10.500 s ago" in stale(guards, 89.5, 100.0, 0.0)
-    assert stale(guards, 101.5, 100.0, 0.0) == ""
-    assert "3.000 s in the future" in stale(guards, 103.0, 100.0, 0.0)
-    assert "does not say when" in stale(guards, None, 100.0, 0.0)
-    assert stale(guards, 95.0, 100.0, 101.0) == ""
-    assert "it went back" in stale(guards, 95.0, 100.0, 103.0)
-    assert "went back" in stale(guards, 95.0, float("nan"), 0.0)
-    assert stale(Guards(), None, float("nan"), 1e12) == ""
+    assert guards.stale(95.0, 100.0, 0.0) == ""
+    assert "observed 10.500 s ago" in guards.stale(89.5, 100.0, 0.0)
+    assert guards.stale(101.5, 100.0, 0.0) == ""
+    assert "3.000 s in the future" in guards.stale(103.0, 100.0, 0.0)
+    assert "does not say when" in guards.stale(None, 100.0, 0.0)
+    assert guards.stale(95.0, 100.0, 101.0) == ""
+    assert "it went back" in guards.stale(95.0, 100.0, 103.0)
+    assert "went back" in guards.stale(95.0, float("nan"), 0.0)
+    assert Guards().stale(None, float("nan"), 1e12) == ""
 
 
 def test_a_stale_input_gives_the_safe_action_with_the_reason(world):

@@ -6,7 +6,7 @@ import pytest
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError, StateFileError
 from tether.live.log.memory import MemoryStore
-from tether.live.records import AlarmReset, OutcomeRecorded
+from tether.live.records import AlarmReset, Measured, OutcomeRecorded, event_of
 from tether.live.replica import Learner, live_config
 from tether.problem.problem import Problem
 from tether.records import Transition
@@ -28,6 +28,11 @@ def outcome(n, step, state, feature, cost, reward=0.4, after=1, known=None):
         safe_feature=None if known is None else known.actions.phi_0.tolist(),
         safe_cost=None if known is None else known.baseline_cost[step].tolist(),
     )
+
+
+def event_at(entry):
+    """What a fold over the log takes: the place and the event."""
+    return entry.seq, event_of(entry)
 
 
 def some_entries(world, count, *, missing=(), seed=2):
@@ -54,7 +59,7 @@ def test_proposals_are_those_of_slucb_qvi_bit_for_bit(world):
     plain = SlucbQvi(world.problem, live_config(world.problem))
     plain.plan()
     for entry in some_entries(world, 60):
-        learner.apply(entry)
+        learner.apply(*event_at(entry))
         body = entry.body
         plain.observe(
             Transition(
@@ -102,7 +107,7 @@ def test_a_table_is_looked_up_once_and_functions_every_time(world):
 def test_proposing_changes_nothing(world):
     learner = Learner(world.problem)
     for entry in some_entries(world, 40):
-        learner.apply(entry)
+        learner.apply(*event_at(entry))
     before = learner.to_bytes()
     for step in range(2):
         for state in range(4):
@@ -118,12 +123,12 @@ def test_a_missing_cost_never_changes_the_cost_sums(world):
     learner, expected = Learner(world.problem, watch=False), Learner(world.problem, watch=False)
     for entry in entries:
         cost, gate = learner.agent.costs.moment.copy(), learner.gate.gram.copy()
-        learner.apply(entry)
+        learner.apply(*event_at(entry))
         if entry.body["cost"] is None:
             assert np.array_equal(learner.agent.costs.moment, cost)
             assert np.array_equal(learner.gate.gram, gate)
         else:
-            expected._learn(entry.body)
+            expected.learn(event_of(entry))
     assert np.array_equal(learner.agent.costs.gram, expected.agent.costs.gram)
     assert np.array_equal(learner.agent.costs.moment, expected.agent.costs.moment)
     assert np.array_equal(learner.gate.moment, expected.gate.moment)
@@ -135,7 +140,7 @@ def test_a_missing_cost_never_changes_the_cost_sums(world):
 def test_the_gates_sums_are_the_learners_own(world):
     learner = Learner(world.problem, watch=False)
     for entry in some_entries(world, 200):
-        learner.apply(entry)
+        learner.apply(*event_at(entry))
     assert np.allclose(learner.gate.gram, learner.agent.costs.gram, rtol=1e-13, atol=0)
     assert np.allclose(learner.gate.moment, learner.agent.costs.moment, rtol=1e-12, atol=1e-15)
     assert learner.gate.count.tolist() == [100, 100]
@@ -146,13 +151,13 @@ def test_bytes_restore_everything_and_the_future_is_the_same(world, watch):
     entries = some_entries(world, 90)
     learner = Learner(world.problem, watch=watch)
     for entry in entries[:50]:
-        learner.apply(entry)
-    again = Learner.from_bytes(learner.to_bytes(), world.problem)
+        learner.apply(*event_at(entry))
+    again = Learner(world.problem).restored(learner.to_bytes())
     assert (again.seq, again.version) == (50, 50)
     assert again.to_bytes() == learner.to_bytes()
     for entry in entries[50:]:
-        learner.apply(entry)
-        again.apply(entry)
+        learner.apply(*event_at(entry))
+        again.apply(*event_at(entry))
         assert again.model_hash(0) == learner.model_hash(0)
     assert again.to_bytes() == learner.to_bytes()
     decision, other = learner.propose(0, 2), again.propose(0, 2)
@@ -163,10 +168,10 @@ def test_the_same_entries_give_the_same_bytes_and_others_do_not(world):
     entries = some_entries(world, 30)
     one, two, shorter = (Learner(world.problem) for _ in range(3))
     for entry in entries:
-        one.apply(entry)
-        two.apply(entry)
+        one.apply(*event_at(entry))
+        two.apply(*event_at(entry))
     for entry in entries[:-1]:
-        shorter.apply(entry)
+        shorter.apply(*event_at(entry))
     assert one.to_bytes() == two.to_bytes() != shorter.to_bytes()
     assert one.model_hash(1) == two.model_hash(1) != shorter.model_hash(1)
 
@@ -181,15 +186,15 @@ def test_bytes_of_another_problem_configuration_or_nonsense_are_refused(world):
         (world.problem, None, b""),
     ):
         with pytest.raises(StateFileError):
-            Learner.from_bytes(content, problem, config)
+            Learner(problem, config).restored(content)
 
 
 def test_a_gap_in_the_log_is_refused(world):
     entries = some_entries(world, 3)
     learner = Learner(world.problem)
-    learner.apply(entries[0])
+    learner.apply(*event_at(entries[0]))
     with pytest.raises(InputError, match="entry 3 cannot follow entry 1"):
-        learner.apply(entries[2])
+        learner.apply(*event_at(entries[2]))
     assert learner.seq == 1
 
 
@@ -199,7 +204,7 @@ def test_an_outcome_that_does_not_fit_the_problem_says_so_and_changes_nothing(wo
     learner = Learner(world.problem)
     before = learner.to_bytes()
     with pytest.raises(InputError, match=r"entry 1 .*does not fit this problem.*new log"):
-        learner.apply(store.read()[0])
+        learner.apply(*event_at(store.read()[0]))
     assert learner.to_bytes() == before
 
 
@@ -212,7 +217,7 @@ def test_plans_follow_the_log_and_nothing_else():
     learner = Learner(bandit, watch=False)
     assert int(learner.agent.current.made[0]) == 1
     feature = bandit.look_up(0).actions.phi_0
-    learner._learn({"step": 0, "state": 0, "feature": feature.tolist(), "reward": 1.0, "cost": [0.1], "next_state": 5})
+    learner.learn(Measured(step=0, state=0, feature=feature.tolist(), reward=1.0, cost=[0.1], next_state=5))
     assert int(learner.agent.current.made[0]) == 2
     assert list(learner.agent.known_states) == []  # nothing follows at H = 1: next states fill no tables
 
@@ -225,24 +230,24 @@ def test_an_alarm_is_part_of_the_state_and_ends_with_its_reset():
         store.append([outcome(n, 0, 0, x, [0.3 if n % 2 else 3.0]).draft()])  # scatters 27 σ
     learner = Learner(world.problem)
     for entry in store.read():
-        learner.apply(entry)
+        learner.apply(*event_at(entry))
     assert learner.alarm is not None
-    restored = Learner.from_bytes(learner.to_bytes(), world.problem)
+    restored = Learner(world.problem).restored(learner.to_bytes())
     assert restored.alarm == learner.alarm
     assert restored.propose(0, 0).reason == "tripped"
     store.append([AlarmReset(by="me", why="the sensor was broken").draft()])
-    restored.apply(store.read(64)[0])
+    restored.apply(*event_at(store.read(64)[0]))
     assert restored.alarm is None
     assert restored.propose(0, 0).reason != "tripped"
 
 
 def test_a_proposal_is_kept_until_something_is_learned_and_no_longer(world, monkeypatch):
     learner, asked = Learner(world.problem), []
-    plain = learner.agent.propose_at
-    monkeypatch.setattr(learner.agent, "propose_at", lambda *args: asked.append(args) or plain(*args))
+    plain = learner.agent.propose
+    monkeypatch.setattr(learner.agent, "propose", lambda *args: asked.append(args) or plain(*args))
     entries = some_entries(world, 40)
     for count, entry in enumerate(entries, start=1):
-        learner.apply(entry)
+        learner.apply(*event_at(entry))
         fresh = plain(0, 1, learner.look_up(1), 0.0)
         for _ in range(3):
             kept = learner.propose(0, 1)

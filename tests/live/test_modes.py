@@ -6,8 +6,8 @@ import pytest
 from tether import Advisor, SlucbConfig
 from tether.errors import InputError
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Entry, canonical
 from tether.live.policy import Criteria, Guards, PromotionRefused
+from tether.live.records import AlarmReset, Certificate, DecisionMade, ModeChanged, OutcomeRecorded
 from tether.live.replica import Ledger
 
 from .live_worlds import Plant, finite_problem, live_advisor, small_world
@@ -231,34 +231,35 @@ def test_an_alarm_that_could_not_be_logged_trips_all_the_same(world, monkeypatch
     assert np.isfinite(advisor.status().certified)
 
 
-def entry_of(seq, kind, **body):
-    return Entry(seq, 0.0, kind, canonical(body), (), "", "")
-
-
 def decided(seq, rests_on):
-    certificate = {"seq": rests_on}
-    told = {"is_baseline": True, "proposal": None, "certified": None, "decided_at": None, "certificate": certificate}
-    return entry_of(seq, "decision", **told)
+    certificate = Certificate((), (), True, "", "", 0, rests_on, "", "")
+    asked = {"decision_id": str(seq), "key": None, "episode": None, "step": 0, "state": 0, "mode": "shadow"}
+    told = {"proposed": 0, "played": 0, "is_baseline": True, "reason": "", "detail": "", "certificate": certificate}
+    return seq, DecisionMade(**asked, **told)
 
 
 def seen(seq, **more):
-    return entry_of(seq, "outcome", cost=[0.7], bound=[0.5], drawn=False, **more)
+    told = {"step": 0, "state": 0, "feature": (), "reward": 0.0, "cost": [0.7], "next_state": None, "applied": None}
+    return seq, OutcomeRecorded(decision_id=str(seq), bound=[0.5], drawn=False, **told, **more)
 
 
-@pytest.mark.parametrize("change", ["mode", "alarm-reset"])
+CHANGES = {"mode": ModeChanged(mode="guarded", by="me", why="?"), "alarm-reset": AlarmReset(by="me", why="?")}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_counts_begin_anew_with_the_decisions_that_rest_on_the_change(change):
     """Entry 3 begins the counts: of two decisions and four outcomes after it, one and one belong to the new mode."""
     ledger = Ledger((0.5,))
-    entries = [decided(1, 0), seen(2), entry_of(3, change, mode="guarded", by="me", why="?")]
+    entries = [decided(1, 0), seen(2), (3, CHANGES[change])]
     entries += [decided(4, 2), decided(5, 3), seen(6), seen(7, rests_on=0), seen(8, rests_on=2), seen(9, rests_on=3)]
     for entry in entries:
-        ledger.apply(entry)
+        ledger.apply(*entry)
     assert (ledger.ever.decisions, ledger.ever.outcomes, ledger.ever.compared) == (3, 5, 5)
     assert (ledger.since.decisions, ledger.since.outcomes, ledger.since.compared) == (1, 1, 1)
     assert ledger.since.excess == pytest.approx([0.2])
     again = Ledger.from_json((0.5,), ledger.to_json())
     for each in (ledger, again):
-        each.apply(seen(10, rests_on=2))
+        each.apply(*seen(10, rests_on=2))
     assert again.to_bytes() == ledger.to_bytes()
     assert again.since.outcomes == 1
 

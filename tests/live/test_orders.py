@@ -232,9 +232,9 @@ def test_a_repeat_by_key_whose_fate_cannot_be_read_is_the_safe_action(log, monke
 def test_an_impossible_cost_is_one_alarm_though_another_process_wrote_in_between(log):
     advisor, other = taught(log), Advisor(WORLD.problem, log, refresh=None)
     made = advisor.decide(1)
-    under_way = advisor.begin_decide(0)  # so that a gap in the log is not read at once
+    under_way = advisor.prepare([advisor.question(0)])  # so that a gap in the log is not read at once
     log.before("tripped", lambda: other.decide(0))
     with pytest.raises(InputError, match="beyond"):
         advisor.record(made.id, 0.1, 1000.0)
-    advisor.finish_decide(under_way, log.append(under_way.drafts))
+    advisor.commit(under_way, log.append(under_way.drafts))
     assert [entry.kind for entry in log.read()].count("tripped") == 1

@@ -15,8 +15,8 @@ from tether.live.audit import export, replay
 from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.judge import coin_of, proposal_of, with_margin
 from tether.live.log.memory import MemoryStore
-from tether.live.policy import Criteria, Guards, unmet
-from tether.live.records import Certificate
+from tether.live.policy import Criteria, Guards
+from tether.live.records import Certificate, OutcomeRecorded
 from tether.live.replica import Ledger
 from tether.problem.action_sets import feature_of
 from tether.records import Mixture
@@ -182,7 +182,7 @@ def test_a_margin_moves_the_draw_toward_the_safe_action_with_the_same_coin():
     learner, known = mixing(), FINITE.look_up(1)
     for coin in np.linspace(0.0, 0.999, 25):
         proposal = proposal_of(learner.propose(0, 1, known, coin))
-        cut, why = with_margin(proposal, known, 0, FINITE, 0.9, coin)
+        cut, why = with_margin(proposal, known, FINITE, 0.9, coin)
         assert why == "" and cut.mixture.baseline >= proposal.mixture.baseline
         drawn = Drawn(cut.mixture, coin)
         assert learner.gate.check(0, known, cut.action, cut.feature, cut.evidence, drawn).why == ""
@@ -236,14 +236,19 @@ def test_large_features_are_no_reason_to_refuse_a_mixture():
     assert advisor.status().refusals == 0 and any(d.certificate.mixture is not None for d in decisions)
 
 
+def outcome(**seen):
+    told = {"step": 0, "state": 0, "feature": (), "reward": 0.0, "next_state": None, "applied": None}
+    return OutcomeRecorded(decision_id="d", **told, **seen)
+
+
 @pytest.mark.parametrize(("shift", "refused"), [(0.0, False), (0.3, True)])
 def test_costs_above_a_mixtures_bound_on_average_refuse_promotion(shift, refused):
     """What is drawn scatters around the mixture's mean, here by 0.4 where σ is 0.02: alone no reason to refuse."""
     ledger = Ledger((0.5,))
     for sign in [1.0, -1.0] * 50 + [1.0]:
-        ledger.since.seen({"cost": [0.5 + shift + 0.4 * sign], "bound": [0.5], "drawn": True})
-        ledger.since.seen({"cost": [0.1], "bound": [0.1], "drawn": False})
-    why = unmet(Criteria(), ledger, (0.02,), None)
+        ledger.since.seen(outcome(cost=[0.5 + shift + 0.4 * sign], bound=[0.5], drawn=True))
+        ledger.since.seen(outcome(cost=[0.1], bound=[0.1], drawn=False))
+    why = ledger.unmet(Criteria(), (0.02,), "")
     assert any("exceeded its bounds" in each for each in why) is refused
 
 

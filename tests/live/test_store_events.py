@@ -1,13 +1,27 @@
 """Do events come back from the log as they went in, and do their keys make each one count once?"""
 
+import math
+from dataclasses import replace
+
 import pytest
 from pydantic import ValidationError
 
 from tether import InputError, StoreError
 from tether.live.log.memory import MemoryStore
 from tether.live.log.store import Draft
-from tether.live.records import EVENTS, DecisionMade, OutcomeRecorded, Stopped, WarmStarted, event_of
+from tether.live.records import (
+    EVENTS,
+    Certificate,
+    DecisionMade,
+    Limit,
+    Measured,
+    OutcomeRecorded,
+    Stopped,
+    WarmStarted,
+    event_of,
+)
 
+LIMIT = Limit(0.25, 0.5, 0.25, math.inf, "none", None)
 DECISION = {
     "decision_id": "d-1",
     "key": None,
@@ -20,7 +34,7 @@ DECISION = {
     "is_baseline": True,
     "reason": "only-baseline",
     "detail": "",
-    "certificate": {"bound": 0.25, "nested": [{"a": None}]},
+    "certificate": Certificate((0.1, 1 / 3), (LIMIT,), True, "only-baseline", "", 3, 7, "head", "model"),
 }
 OUTCOME = {
     "decision_id": "d-1",
@@ -44,7 +58,8 @@ def test_an_event_comes_back_as_it_went_in():
 
 def test_a_decision_an_outcome_and_a_warm_start_count_once_and_a_stop_as_often_as_it_comes():
     store = MemoryStore()
-    warm = WarmStarted(digest="abc", rows=[{"feature": [1.0], "cost": [0.5]}])
+    row = Measured(step=0, state=None, feature=[1.0], reward=None, cost=[0.5], next_state=None)
+    warm = WarmStarted(digest="abc", rows=[row])
     stop = Stopped(by="ann", why="smoke")
     for _ in range(2):
         events = [DecisionMade(**DECISION), OutcomeRecorded(**OUTCOME), warm, stop]
@@ -73,7 +88,8 @@ def test_a_field_of_the_wrong_kind_is_refused(change):
 
 
 def test_a_number_that_is_not_finite_deep_in_a_certificate_never_reaches_the_log():
-    event = DecisionMade(**DECISION | {"certificate": {"a": [{"b": float("inf")}]}})
+    certificate = replace(DECISION["certificate"], feature=(0.1, float("inf")))
+    event = DecisionMade(**DECISION | {"certificate": certificate})
     with pytest.raises((InputError, ValueError)):
         event.draft()
 

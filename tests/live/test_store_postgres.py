@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from tether import InputError, StoreError
+from tether.live.log import open_store
 from tether.live.log.chain import verify_store
 from tether.live.log.postgres import PostgresStore
-from tether.live.log.store import open_store
 
 from .places import draft, numbers
 
@@ -257,12 +257,12 @@ def test_a_silence_ends_whatever_happens_to_who_listens(store, monkeypatch, trou
 
     with monkeypatch.context() as broken:
         if trouble == "the listener":
-            broken.setattr(store, "_call", out_of_files)
+            broken.setattr(store, "_new_connection", out_of_files)
         else:
             broken.setattr(threading.Thread, "start", out_of_threads)
-        store._wait_for_server()
+        store._mark_unresponsive()
         deadline = time.monotonic() + 5.0
-        while store._silent and time.monotonic() < deadline:
+        while store._unresponsive and time.monotonic() < deadline:
             time.sleep(0.01)
     store.append([draft(2)])
     assert numbers(store) == [1, 2]

@@ -12,10 +12,11 @@ import sys
 import pytest
 
 from tether import InputError, StoreError
+from tether.live.log import open_store
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Draft, open_store
+from tether.live.log.store import Draft
 
 from .places import draft, numbers
 

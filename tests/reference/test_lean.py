@@ -130,7 +130,7 @@ def test_lean_and_tables_make_the_same_plan(name, finite):
     for _ in range(4):
         feed(agents, rng, 8, gamma=gamma)
         for agent in agents:
-            agent._plan_version = -1  # a plan now, whatever the rule: so that both have seen the same data
+            agent.plan_version = -1  # a plan now, whatever the rule: so that both have seen the same data
             agent.plan()
         chosen += check_same(*agents)
     assert chosen > 0

@@ -18,7 +18,7 @@ def assert_same_run(first, second, books, others):
     """Books, sums, tables and plans equal bit for bit."""
     for name in books._fields:
         np.testing.assert_array_equal(getattr(books, name), getattr(others, name), err_msg=name)
-    ours, theirs = first._arrays(), second._arrays()
+    ours, theirs = first.arrays(), second.arrays()
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
@@ -103,7 +103,7 @@ def test_one_hot_features_give_visit_counts():
     assert (counts > 0).sum() > 12
     safe = np.arange(12) % 4 == 0
     # slots are made in the order of first sight: put the rows back in the order of the states
-    order = np.concatenate([np.arange(4 * s, 4 * s + 4) for s in slucb._slot_of])
+    order = np.concatenate([np.arange(4 * s, 4 * s + 4) for s in slucb.slots])
     for step in range(2):
         seen = counts[step][order]
         np.testing.assert_allclose(slucb.tables.vxx[step, :12], 1.0 / (0.5 + seen), rtol=1e-12)

@@ -17,7 +17,7 @@ from tether.live.policy import Criteria
 from tether.service.app import create_app
 from tether.service.auth import ROLES, add_token
 from tether.service.config import ServiceConfig
-from tether.service.run import how_to_listen
+from tether.service.run import server_options
 
 WORLD = small_world()[0]
 PROBLEM = WORLD.problem
@@ -33,7 +33,7 @@ def new_advisor(store=None, problem=PROBLEM, **more):
 def serving(advisor, **config):
     """A client of a service around this advisor, until the block ends."""
     told = ServiceConfig(problem="none:needed", **config)
-    app, how = create_app(told, advisor), how_to_listen(told)
+    app, how = create_app(told, advisor), server_options(told)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, **how))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

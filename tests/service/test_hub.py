@@ -6,9 +6,13 @@ import pytest
 from service_app import new_advisor, serving
 
 from tether.errors import InputError
+from tether.live import advisor as live_advisor
+from tether.live.judge import judge
 from tether.live.log.store import Head
-from tether.service.hub import Hub, Watch
+from tether.live.records import LiveDecision
+from tether.service.hub import Hub
 from tether.service.models import DecisionRequest
+from tether.service.views import LogPoll
 
 
 class Counting:
@@ -59,7 +63,7 @@ def test_a_request_that_cannot_be_used_harms_no_other_of_its_turn():
         return await asyncio.gather(ask(hub), ask(hub, state="nowhere"), ask(hub), return_exceptions=True)
 
     (one, bad, two), decisions, advisor = at_the_hub(work)
-    assert isinstance(bad, InputError) and one.decision.logged and two.decision.logged
+    assert isinstance(bad, InputError) and one.logged and two.logged
     assert len(decisions) == 2 and advisor._in_flight == 0
 
 
@@ -72,7 +76,7 @@ def test_a_caller_who_hangs_up_before_its_turn_ends_gets_nothing_and_harms_nobod
         return await there
 
     there, decisions, advisor = at_the_hub(work)
-    assert there.decision.logged and [entry.body["decision_id"] for entry in decisions] == [there.decision.id]
+    assert there.logged and [entry.body["decision_id"] for entry in decisions] == [there.id]
     assert advisor._in_flight == 0
 
 
@@ -87,7 +91,7 @@ def test_a_caller_who_hangs_up_later_leaves_a_whole_decision_behind():
         return await ask(hub, key="again")
 
     again, decisions, advisor = at_the_hub(work)
-    assert [entry.body["decision_id"] for entry in decisions] == [again.decision.id]
+    assert [entry.body["decision_id"] for entry in decisions] == [again.id]
     assert advisor._in_flight == 0 and advisor.status().decisions == 1
 
 
@@ -96,42 +100,42 @@ class Panic(BaseException):
 
 
 @pytest.mark.parametrize("error", [StopIteration("odd"), Panic("odd"), GeneratorExit()])
-def test_whatever_a_first_half_raises_the_hub_goes_on(error):
+def test_whatever_a_first_half_raises_the_hub_goes_on(error, monkeypatch):
     async def work(hub, store):
-        begin = hub.advisor.begin_decide
-
-        def broken(state, *more, **named):
-            if state == 1:
+        def broken(replica, question):
+            if question.state == 1:
                 raise error
-            return begin(state, *more, **named)
+            return judge(replica, question)
 
-        hub.advisor.begin_decide = broken
+        monkeypatch.setattr(live_advisor, "judge", broken)
         first = await asyncio.gather(ask(hub), ask(hub, state=1), ask(hub), return_exceptions=True)
         return [*first, await ask(hub)]
 
     (one, bad, two, later), decisions, _ = at_the_hub(work)
-    assert isinstance(bad, RuntimeError) and all(each.decision.logged for each in (one, two, later))
+    assert isinstance(bad, RuntimeError) and all(each.logged for each in (one, two, later))
     assert len(decisions) == 3
 
 
 @pytest.mark.parametrize("error", [StopIteration("odd"), Panic("odd"), ValueError("odd")])
-def test_whatever_a_second_half_raises_the_others_of_the_batch_are_answered(error):
+def test_whatever_a_second_half_raises_the_others_of_the_batch_are_answered(error, monkeypatch):
+    made_of = LiveDecision.of
+
     async def work(hub, store):
-        finish, called = hub.advisor.finish_decide, []
+        called = []
 
         def broken(*args):
             called.append(args)
             if len(called) == 2:
                 raise error
-            return finish(*args)
+            return made_of(*args)
 
-        hub.advisor.finish_decide = broken
+        monkeypatch.setattr(LiveDecision, "of", broken)
         first = asyncio.gather(ask(hub), ask(hub), ask(hub), return_exceptions=True)
         return [*await asyncio.wait_for(first, 5.0), await ask(hub)]
 
     (one, bad, two, later), decisions, _ = at_the_hub(work)
     assert isinstance(bad, RuntimeError | ValueError)
-    assert all(each.decision.logged for each in (one, two, later)) and len(decisions) == 4
+    assert all(each.logged for each in (one, two, later)) and len(decisions) == 4
 
 
 def test_the_status_is_computed_under_the_advisors_lock():
@@ -149,7 +153,7 @@ def test_the_status_is_computed_under_the_advisors_lock():
         assert client.get("/v1/status").json()["model_hash"] == plain(0)
 
 
-def test_a_watch_outlives_whatever_the_log_raises():
+def test_a_poll_outlives_whatever_the_log_raises():
     class Broken:
         fails = 0
 
@@ -160,9 +164,9 @@ def test_a_watch_outlives_whatever_the_log_raises():
             return Head(self.fails, "")
 
     async def run():
-        watch = Watch(Broken())
-        grown = await watch.head_after(2, 5.0)
-        await watch.close()
+        poll = LogPoll(Broken())
+        grown = await poll.head_after(2, 5.0)
+        await poll.close()
         return grown
 
     assert asyncio.run(run()) == 3

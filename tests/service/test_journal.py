@@ -74,10 +74,10 @@ def test_a_decision_that_did_not_leave_is_shown_as_the_a_0_that_did():
     advisor = new_advisor()
     lived(advisor, 60, np.random.default_rng(0))
     state = next(state for state in range(4) if not advisor.decide(state).is_baseline)
-    pending = advisor.begin_decide(state)
+    pending = advisor.prepare([advisor.question(state)])
     advisor.stop(by="an operator", why="smoke")
-    advisor.finish_decide(pending, advisor.store.append(pending.drafts))
-    advisor.store.append(advisor.notes())
+    advisor.commit(pending, advisor.store.append(pending.drafts))
+    advisor.store.append([note.draft() for note in advisor.notes()])
     journal = Journal(advisor)
     row = journal.rows[pending.drafts[-1].body["decision_id"]]
     assert not pending.drafts[-1].body["is_baseline"] and row["is_baseline"] and row["reason"] == "stopped"

@@ -315,3 +315,15 @@ def test_every_answer_has_an_id_and_tells_browsers_not_to_guess_or_keep_it(clien
     assert page.headers["x-content-type-options"] == "nosniff"
     for path in ("/static/..%2fapp.py", "/static/app.py", "/static/none.js", "/static/"):
         assert client.get(path).status_code == 404
+
+
+def test_head_answers_as_get_does_but_without_a_body(client):
+    whole, head = client.get("/healthz"), client.head("/healthz")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+
+
+def test_a_method_that_a_path_does_not_have_is_405_and_a_problem_that_names_those_it_has(client):
+    answer = client.delete("/v1/status")
+    assert answer.status_code == 405 and set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert answer.headers["content-type"] == "application/problem+json" and answer.json()["status"] == 405

@@ -306,18 +306,18 @@ def test_a_log_that_does_not_answer_makes_it_not_ready_until_it_does(store, capl
         assert settled(advisor) and client.get("/readyz").status_code == 200
 
 
-def test_an_altered_log_is_in_the_services_own_log_and_no_try_makes_it_ready(store, caplog):
+def test_an_altered_log_is_in_the_services_own_log_and_no_try_makes_it_ready(store, caplog, monkeypatch):
     advisor = new_advisor(store)
     with serving(advisor) as client:
 
         def altered(*more, **named):
             raise AlteredLog("entry 2 was altered", 2)
 
-        begin, advisor.begin_decide = advisor.begin_decide, altered
+        monkeypatch.setattr(live_advisor, "judge", altered)
         assert client.post("/v1/decisions", json={"state": 0}).status_code == 503
         assert client.get("/readyz").status_code == 503 and client.get("/readyz").status_code == 503
         assert told_by_the_service(caplog)[0][1].endswith("entry 2 was altered")
-        advisor.begin_decide = begin
+        monkeypatch.undo()
         assert decide(client)["logged"] and client.get("/readyz").status_code == 200
 
 

@@ -114,7 +114,7 @@ from tether.live.advisor import Advisor
 from tether.live.policy import Criteria
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import Problem
-from tether.service.run import warm_up
+from tether.service.app import warm_up
 
 kind, horizon, listed = json.loads(sys.argv[1])
 rows = np.array([[0.5, 0.0, 0.0], [0.4, 0.5, 0.0], [0.4, 0.0, 0.5]])

@@ -6,9 +6,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tether.agents.testing import check_agent
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_algorithm"
 
@@ -42,6 +45,11 @@ def tether(*words, site=None, cwd):
 
 def test_the_module_has_under_fifty_lines():
     assert len((EXAMPLE / "safe_lts.py").read_text().splitlines()) < 50
+
+
+def test_it_keeps_the_contract_of_agents(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(EXAMPLE)
+    check_agent(import_module("safe_lts").SafeLts, tmp_path)
 
 
 def test_it_is_listed_with_its_options_once_installed(installed, tmp_path):

@@ -10,18 +10,18 @@ cannot return an action without the bound that justifies it.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
-from tether.agents.agent import Choice, LeastSquaresAgent, check_step
+from tether.agents.agent import LeastSquaresAgent, check_step
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.bound import bound_at, examine, fit_costs, limit_lengths
-from tether.kernels.model import BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, new_plan
+from tether.kernels.model import BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, Plan, new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.ridge import project_rows
-from tether.problem.action_sets import ActionSet
-from tether.problem.problem import Problem
+from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Decision, State, Transition
 
 
@@ -38,6 +38,8 @@ class CertifiedSet:
         weights: w_h of the last plan: ⟨w_h, φ⟩ estimates the value, (d,).
         factor: U with A_h = UᵀU of the value regression, (d, d): ‖φ‖ in A_h^{-1} is the norm of U^{-T}φ.
         trouble: why nothing but a_0 may be played (an index of records.Reason), or 0.
+        known: what is known of the state: D(s), τ_h(s).
+        plan: a plan of one entry, with the estimate, the radius and the facts that the bounds rest on.
     """
 
     step: int
@@ -48,10 +50,8 @@ class CertifiedSet:
     weights: Array
     factor: Array
     trouble: int
-    _actions: ActionSet
-    _radii: Array
-    _baseline_cost: Array
-    _facts: int
+    known: KnownState
+    plan: Plan
 
     @property
     def certified(self) -> list[int]:
@@ -80,11 +80,9 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     """The set A_h^k(s) of Eq. (9), from all that the agent has observed so far, by the kernels of its own planning."""
     problem, rules = agent.problem, agent.rules
     check_step(step, problem.horizon)
-    known = agent._told(state)
-    actions, costs = known.actions, np.array(known.baseline_cost[step])
-    count, constraints = len(actions.endpoints), problem.constraints
-    stage = int(step) if agent._stages > 1 else 0
-    tables = tables_of([actions], costs[None], np.array([known.final_reward]))
+    known, stage = agent.look_up(state), agent.stage_of(step)
+    actions, count, constraints = known.actions, len(known.actions.endpoints), problem.constraints
+    tables = tables_of([actions], known.baseline_cost[None, step], np.array([known.final_reward]))
     scratch, plan = scratch_for(tables), new_plan(1, 1, constraints, problem.dimension)
     fit_costs(agent.costs, rules, plan, scratch, int(step), 0, stage)
     build(agent.costs, agent.values, rules, tables, scratch, 0, stage)
@@ -107,10 +105,17 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     features = actions.phi_0 + lengths[:, None] * (actions.endpoints - actions.phi_0)
     features[lengths == 1.0] = actions.endpoints[lengths == 1.0]
     return CertifiedSet(
-        int(step), state, np.vstack([features, actions.phi_0]), lengths, bounds,
-        agent.current.weights[step].copy(), agent.values.factor[stage].copy(), int(trouble),
-        actions, plan.radius[0], costs, int(plan.facts[0]),
-    )  # fmt: skip
+        step=int(step),
+        state=state,
+        features=np.vstack([features, actions.phi_0]),
+        lengths=lengths,
+        bounds=bounds,
+        weights=agent.current.weights[step].copy(),
+        factor=agent.values.factor[stage].copy(),
+        trouble=int(trouble),
+        known=known,
+        plan=plan,
+    )
 
 
 class CertifiedAgent:
@@ -153,9 +158,8 @@ class CertifiedAgent:
         if self.core.current.made[0] == 0:
             self.core.plan()
         self._draw()
-        watch = getattr(self.core, "watch", None)
         options = certified_set(self.core, step, state)
-        if options.trouble == ENDED or (watch is not None and watch.alarm is not None):
+        if options.trouble == ENDED or self.core.tripped_by:
             return self.core.act(step, state)
         last = len(options.lengths)
         if options.trouble != BEST:
@@ -171,21 +175,11 @@ class CertifiedAgent:
 
     def _decided(self, options: CertifiedSet, row: int, reason: int) -> Decision:
         """The core notes the decision, so that its outcome is counted exactly once."""
-        core, last = self.core, len(options.lengths)
-        choice = Choice(
-            options._actions,
-            row if row < last else -1,
-            float(options.lengths[row]) if row < last else 0.0,
-            float(options.values[row]),
-            reason,
-            options.bounds[row],
-            options._radii,
-            options._baseline_cost,
-            core.data_version,
-            facts=options._facts,
-        )
-        decision = core._decide(options.step, options.state, choice)
-        core.note_decision(decision, options._actions.phi_0, options._baseline_cost)
+        plan, is_safe = options.plan, row == len(options.lengths)
+        plan.row[0, 0], plan.length[0, 0] = (-1, 0.0) if is_safe else (row, options.lengths[row])
+        plan.score[0, 0], plan.reason[0, 0], plan.bound[0, 0] = options.values[row], reason, options.bounds[row]
+        decision = self.core.decide(options.step, options.state, options.known, plan)
+        self.core.note_decision(decision, options.known)
         return decision
 
     def observe(self, transition: Transition) -> None:
@@ -193,5 +187,10 @@ class CertifiedAgent:
         self.core.observe(transition)
 
     def save(self, path: Path) -> None:
-        """Write what was learned; `type(self)(problem, seed=seed, core=SlucbQvi.restore(path, problem))` goes on."""
+        """Write what was learned."""
         self.core.save(path)
+
+    @classmethod
+    def restore(cls, path: Path, problem: Problem, **options: Any) -> Self:
+        """The agent as it was saved; `options`, such as `seed`, are those that it was made with."""
+        return cls(problem, core=SlucbQvi.restore(path, problem), **options)

@@ -5,11 +5,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tether.agents.agent import Choice
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.mixture_plan import choose_mixture_alone, draw_row, make_mixture_plan
-from tether.kernels.model import ENDED, new_plan
+from tether.kernels.model import Plan, new_plan
 from tether.kernels.plan import scratch_for, tables_of
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
@@ -37,73 +36,62 @@ class RslucbQvi(SlucbQvi):
         super().__init__(problem, config)
         self.rng = rng
 
-    @classmethod
-    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
-        return cls(problem, SlucbConfig(**config), rng=np.random.default_rng(0), **told)
-
-    def _extra_manifest(self) -> dict[str, Any]:
-        state = self.rng.bit_generator.state
-        if state["bit_generator"] != "PCG64":
-            raise InputError(
-                f"only PCG64 generators can be saved, not {state['bit_generator']}: use default_rng(seed)."
-            )
-        coin = {name: str(value) for name, value in state["state"].items()}
-        return {
-            **super()._extra_manifest(),
-            "coin": {**coin, "uinteger": state["uinteger"], "half": state["has_uint32"]},
-        }
-
-    def _take_extra(self, manifest: dict[str, Any]) -> None:
-        super()._take_extra(manifest)
-        coin = manifest["coin"]
-        self.rng.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": int(coin["state"]), "inc": int(coin["inc"])},
-            "has_uint32": int(coin["half"]),
-            "uinteger": int(coin["uinteger"]),
-        }
-
-    def _make_plan(self) -> None:
+    def make_plan(self) -> None:
         """The first loop of Algorithm 2; what the closed forms leave open goes to an interior-point method."""
         make_mixture_plan(self.costs, self.values, self.rules, self.tables, self.current, self.scratch)
 
-    def planned_features(self, states: Iterable[State]) -> Array:
-        """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
-        self.register(states)
-        if self._plan_version < 0 or len(self._slot_of) > self.current.planned[0]:
-            self._make_plan()
-        features = np.empty((self.problem.horizon, len(self._slot_of), self.problem.dimension))
-        for slot, actions in enumerate(self._action_sets):
-            rows = self.current.mixture[:, self.tables.start[slot] : self.tables.start[slot + 1]]
-            features[:, slot] = [mixture_of(actions, row).mean_feature for row in rows]
-        return features[:, [self.slot_of(state) for state in states]]
-
-    def _planned(self, step: int, slot: int) -> Choice:
-        first, last = self.tables.start[slot], self.tables.start[slot + 1]
-        return self._drawn(super()._planned(step, slot), self.current.mixture[step, first:last])
-
-    def _unplanned(self, step: int, known: KnownState) -> Choice:
+    def choose_alone(self, step: int, known: KnownState) -> Plan:
         """A plan for this state alone, from the newest cost data and the last plan's weights."""
         rows = len(known.actions.endpoints)
-        alone = new_plan(1, 1, self.problem.constraints, self.problem.dimension, rows)
-        alone.weights[0], alone.made[0] = self.current.weights[step], self.current.made[0]
+        plan = new_plan(1, 1, self.problem.constraints, self.problem.dimension, rows)
+        plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
         final = np.array([known.final_reward])
         tables = tables_of([known.actions], known.baseline_cost[None, step], final, mixes=True)
-        choose_mixture_alone(self.costs, self.values, self.rules, tables, alone, scratch_for(tables), step)
-        return self._drawn(self._choice(step, known, alone), alone.mixture[0])
+        choose_mixture_alone(self.costs, self.values, self.rules, tables, plan, scratch_for(tables), step)
+        return plan
+
+    def played(
+        self, actions: ActionSet, plan: Plan, at: int, slot: int, coin: float | None
+    ) -> tuple[int, float, Mixture | None]:
+        """A draw from the mixture: one number, from the agent's own stream unless given, whatever the mixture."""
+        if not plan.mixture.shape[1]:
+            return super().played(actions, plan, at, slot, coin)
+        first = int(self.tables.start[slot]) if plan is self.current else 0
+        mixture = mixture_of(actions, plan.mixture[at, first : first + len(actions.endpoints)].copy())
+        row = int(draw_row(mixture.probabilities, actions.baseline, self._toss() if coin is None else coin))
+        return row, 0.0 if row < 0 else 1.0, mixture
 
     def _toss(self) -> float:
         """A number in [0, 1) for the next draw."""
         return float(self.rng.random())
 
-    def _drawn(self, choice: Choice, probabilities: Array) -> Choice:
-        """Draw the action: one number from the agent's own stream, whatever the mixture."""
-        if choice.reason == ENDED:
-            return choice  # nothing is played here: a refused question leaves the coin alone
-        actions = choice.actions
-        row = int(draw_row(probabilities, actions.baseline, self._toss()))
-        mixture = mixture_of(actions, probabilities.copy())
-        return choice._replace(row=row, length=0.0 if row < 0 else 1.0, mixture=mixture)
+    def planned_features(self, states: Iterable[State]) -> Array:
+        """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
+        self.register(states)
+        if self.plan_version < 0 or len(self.slots) > self.current.planned[0]:
+            self.make_plan()
+        features = np.empty((self.problem.horizon, len(self.slots), self.problem.dimension))
+        for slot, known in enumerate(self.known):
+            rows = self.current.mixture[:, self.tables.start[slot] : self.tables.start[slot + 1]]
+            features[:, slot] = [mixture_of(known.actions, row).mean_feature for row in rows]
+        return features[:, [self.slot_of(state) for state in states]]
+
+    @classmethod
+    def from_saved(cls, problem: Problem, config: dict[str, Any], **options: Any) -> Self:
+        """A fresh agent; its stream is restored from the file."""
+        return super().from_saved(problem, config, **{"rng": np.random.default_rng(0), **options})
+
+    def extras(self) -> dict[str, Any]:
+        """The state of the stream too."""
+        coin = self.rng.bit_generator.state
+        if coin["bit_generator"] != "PCG64":
+            raise InputError(f"only PCG64 generators can be saved, not {coin['bit_generator']}: use default_rng(seed).")
+        return {**super().extras(), "coin": coin}
+
+    def take_extras(self, extras: dict[str, Any]) -> None:
+        """The reverse of `extras`."""
+        super().take_extras(extras)
+        self.rng.bit_generator.state = extras["coin"]
 
 
 def mixture_of(actions: ActionSet, probabilities: Array) -> Mixture:

@@ -1,23 +1,11 @@
 """SLUCB-QVI: Algorithm 1, with the explorers, radii and conditionings of docs/theory.md sections 4 to 7 and 17."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tether.agents import state_file
-from tether.agents.agent import (
-    Backup,
-    LeastSquaresAgent,
-    Replan,
-    check_backup,
-    check_choice,
-    checked_episodes,
-    checked_number,
-    checked_radius,
-    settled,
-)
+from tether.agents.agent import Fact, LeastSquaresAgent, LeastSquaresConfig, checked_costs, plain_rules
 from tether.errors import AssumptionError, InputError
 from tether.kernels.model import (
     ADAPTIVE,
@@ -36,28 +24,24 @@ from tether.kernels.model import (
     VISITED,
     Rules,
 )
-from tether.kernels.radius import default_cost_ridge, paper_value_term, warmup_gap, warmup_passed
+from tether.kernels.radius import default_cost_ridge, warmup_gap, warmup_passed
 from tether.kernels.ridge import MISFIT
 from tether.problem.problem import KnownState, Problem
-from tether.records import Array, Origin, State, StateKey, Transition
+from tether.records import Array, StateKey, Transition
 
-Explorer = Literal["paper", "certified", "directional", "adaptive", "plain"]
-EXPLORERS: dict[str, int] = {
+EXPLORERS = {
     "paper": PAPER,
     "certified": CERTIFIED,
     "directional": DIRECTIONAL,
     "adaptive": ADAPTIVE,
     "plain": PLAIN,
 }
-
-VALUE_RADII = ("remaining", "unseen", "theorem")
-RADII: dict[str, int] = {"theorem": SMALLEST, "mixture": MIXTURE, "classical": CLASSICAL}
-
-MEMORY: dict[str, int] = {"state": STATE, "visited": VISITED, "all": ALL}
+RADII = {"theorem": SMALLEST, "mixture": MIXTURE, "classical": CLASSICAL}
+MEMORY = {"state": STATE, "visited": VISITED, "all": ALL}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlucbConfig:
+class SlucbConfig(LeastSquaresConfig):
     """Every choice of SLUCB-QVI. The defaults need nothing beyond the Problem.
 
     Attributes:
@@ -87,33 +71,12 @@ class SlucbConfig:
         kappa: factor of the value radius in the bonus of "paper": Lemma 1's κ_h(s) = 2H/(τ − τ_s) + 1, or a number.
     """
 
-    explorer: Explorer = "adaptive"
+    explorer: Literal["paper", "certified", "directional", "adaptive", "plain"] = "adaptive"
     cost_radius: float | Literal["theorem", "mixture", "classical"] = "theorem"
-    value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
     cost_ridge: float | None = None
-    value_ridge: float | Literal["cost"] = 1.0
     condition_on: Literal["visited", "state", "all"] = "visited"
     unknown_cost: Literal["certified", "appendix"] = "certified"
-    backup: Backup = "auto"
-    replan: Replan = "auto"
-    pooled: bool = False
-    episodes: int | None = None
-    c_beta: float = 1.0
     kappa: float | Literal["theorem"] = "theorem"
-
-    def __post_init__(self) -> None:
-        check_choice("explorer", self.explorer, EXPLORERS)
-        check_choice("condition_on", self.condition_on, MEMORY)
-        check_choice("unknown_cost", self.unknown_cost, ("certified", "appendix"))
-        check_backup(self.backup, self.replan)
-        object.__setattr__(self, "cost_radius", checked_radius("cost_radius", self.cost_radius, RADII))
-        object.__setattr__(self, "value_radius", checked_radius("value_radius", self.value_radius, VALUE_RADII))
-        if self.cost_ridge is not None:
-            object.__setattr__(self, "cost_ridge", checked_number("cost_ridge", self.cost_ridge))
-        object.__setattr__(self, "value_ridge", checked_radius("value_ridge", self.value_ridge, ("cost",)))
-        object.__setattr__(self, "c_beta", checked_number("c_beta", self.c_beta))
-        object.__setattr__(self, "kappa", checked_radius("kappa", self.kappa, ("theorem",)))
-        object.__setattr__(self, "episodes", checked_episodes(self.episodes))
 
     @classmethod
     def paper(cls, beta: float, *, ridge: float = 1.0) -> Self:
@@ -128,59 +91,54 @@ class SlucbConfig:
         )
 
 
+def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rules:
+    """The rules of Algorithms 1 and 2."""
+    m, known, error = problem.constraints, problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
+    radius, kappa = config.cost_radius, config.kappa
+    return plain_rules(
+        problem,
+        config,
+        cost_ridge,
+        explorer=EXPLORERS[config.explorer],
+        conditioning=KNOWN if known and not error.any() else MEASURED,
+        memory=MEMORY[config.condition_on] if known else STATE,
+        radius_kind=RADII[radius] if isinstance(radius, str) else TUNED,
+        reduces_radius=config.explorer != "paper",
+        cost_error=error if known else np.full(m, np.inf),
+        events=config.stages(problem) * m / problem.confidence,
+        tuned_radius=0.0 if isinstance(radius, str) else radius,
+        kappa=np.nan if isinstance(kappa, str) else kappa,
+        gap_floor=problem.gap_floor,
+        warms_up=not known and config.unknown_cost == "appendix",
+        known_gamma=np.zeros((0, m, problem.dimension)),
+    )
+
+
 class SlucbQvi(LeastSquaresAgent):
     """Safe Linear UCB Q/V Iteration. Never plays an action without a certified cost bound under τ."""
 
     kind = "slucb-qvi"
+    config_type: ClassVar[type[LeastSquaresConfig]] = SlucbConfig
+    config: SlucbConfig
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        self.config = config = settled(config or SlucbConfig(), problem, self.mixes)
-        stages = 1 if config.pooled else problem.horizon
-        m, d = problem.constraints, problem.dimension
-        known, error = problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
-        exact = known and not error.any()
-        self._warms_up = not known and config.unknown_cost == "appendix"
-        if self._warms_up and not config.episodes:
+        config = (config or SlucbConfig()).settled(problem, mixes=self.mixes)
+        default = default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension)
+        cost_ridge = default if config.cost_ridge is None else config.cost_ridge
+        rules = slucb_rules(problem, config, cost_ridge)
+        if rules.warms_up and not config.episodes:
             raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
-        tuned = not isinstance(config.cost_radius, str)
-        default_ridge = default_cost_ridge(problem.noise, problem.gamma_norm, d)
-        cost_ridge = default_ridge if config.cost_ridge is None else config.cost_ridge
-        value_ridge = cost_ridge if isinstance(config.value_ridge, str) else config.value_ridge
-        rules = Rules(
-            horizon=problem.horizon,
-            explorer=EXPLORERS[config.explorer],
-            conditioning=KNOWN if exact else MEASURED,
-            memory=MEMORY[config.condition_on] if known else STATE,
-            radius_kind=TUNED if tuned else RADII[str(config.cost_radius)],
-            reduces_radius=config.explorer != "paper",
-            threshold=np.array(problem.threshold),
-            noise=np.array(problem.noise),
-            gamma_norm=np.array(problem.gamma_norm),
-            feature_norm=problem.feature_norm,
-            cost_error=error if known else np.full(m, np.inf),
-            events=stages * m / problem.confidence,
-            tuned_radius=float(config.cost_radius) if tuned else 0.0,
-            value_radius=value_radius(problem, config.value_radius, config.episodes, config.c_beta, value_ridge),
-            kappa=np.nan if isinstance(config.kappa, str) else float(config.kappa),
-            gap_floor=problem.gap_floor,
-            warms_up=self._warms_up,
-            penalty=0.0,
-            known_gamma=np.zeros((0, m, d)),
-        )
-        origin: Origin = "tuned" if tuned else "theorem"
         super().__init__(
             problem,
+            config,
             rules,
-            stages=stages,
             cost_ridge=cost_ridge,
-            value_ridge=value_ridge,
-            cost_origin=origin,
-            value_origin="theorem" if config.value_radius == "theorem" else "tuned",
-            backup=config.backup,
-            replan=config.replan,
-            config=asdict(config),
+            origins=(
+                "theorem" if isinstance(config.cost_radius, str) else "tuned",
+                "theorem" if config.value_radius == "theorem" else "tuned",
+            ),
         )
-        self._warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}
+        self.warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}  # rounds and Σz of a_0 at (h, s)
         if config.condition_on == "all":
             self._remember_all()
 
@@ -196,8 +154,7 @@ class SlucbQvi(LeastSquaresAgent):
             if np.isnan(problem.final_reward_of(state)):
                 known = problem.look_up(state)
                 for step in range(problem.horizon):
-                    stage = step if self._stages > 1 else 0
-                    self.remember(stage, known.actions.phi_0, known.baseline_cost[step])
+                    self.remember(self.stage_of(step), known.actions.phi_0, known.baseline_cost[step])
         facts = self.costs.facts
         if not facts.misfit.max() <= MISFIT * max(1.0, np.abs(self.rules.threshold).max()):
             raise AssumptionError(
@@ -211,73 +168,56 @@ class SlucbQvi(LeastSquaresAgent):
                 "γ*. Raise gamma_norm."
             )
 
-    @classmethod
-    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
-        return cls(problem, SlucbConfig(**config), **told)
+    # The appendix's rule: a_0's cost is measured before anything else is played (A.4)
 
     @property
     def watches_outcomes(self) -> bool:
         """While safe costs are being measured, each outcome of a safe action counts."""
-        return self._warms_up or super().watches_outcomes
+        return bool(self.rules.warms_up) or super().watches_outcomes
 
-    def _extra_manifest(self) -> dict[str, Any]:
-        return {
-            "warmup": [
-                [step, state_file.encode_key(key), rounds, total.tolist()]
-                for (step, key), (rounds, total) in self._warmup.items()
-            ]
-        }
-
-    def _take_extra(self, manifest: dict[str, Any]) -> None:
-        for step, key, rounds, total in manifest["warmup"]:
-            self._warmup[step, state_file.decode_key(key)] = (rounds, np.array(total))
-
-    def _told(self, state: State) -> KnownState:
-        """What the problem says; while a_0's cost is unknown, τ minus the gap that the warm-up has established."""
-        known = super()._told(state)
-        if self._warms_up:
-            known.baseline_cost[:] = [self._measured(step, known.key) for step in range(self.problem.horizon)]
-        return known
+    def adjusted(self, known: KnownState) -> KnownState:
+        """While a_0's cost is unknown: τ minus the gap that the warm-up has established."""
+        if not self.rules.warms_up:
+            return known
+        costs = np.array([self._measured(step, known.key) for step in range(self.problem.horizon)])
+        return replace(known, baseline_cost=costs)
 
     def _measured(self, step: int, key: StateKey) -> Array:
         """Appendix A.4: τ − 4σ√(log K/n) once τ̂ + 6σ√(log K/n) <= τ, NaN before. Used as a gap, never as a fact."""
         problem, episodes = self.problem, int(self.config.episodes or 0)
-        rounds, total = self._warmup.get((step, key), (0, np.zeros(problem.constraints)))
+        rounds, total = self.warmup.get((step, key), (0, np.zeros(problem.constraints)))
         limits = list(zip(total / max(rounds, 1), problem.noise, problem.threshold, strict=True))
         if not all(warmup_passed(mean, noise, episodes, rounds, tau) for mean, noise, tau in limits):
             return np.full(problem.constraints, np.nan)
         return np.array([tau - warmup_gap(noise, episodes, rounds) for _, noise, tau in limits])
 
-    def _prepare(self, transition: Transition, feature: Array, costs: Array | None) -> Callable[[], None]:
-        """Average the cost of a_0(s) at (s, h) until the warm-up's test is passed; then stop counting."""
-        if not self._warms_up or costs is None:
-            return lambda: None
-        step, known = transition.step, self._told(transition.state)
-        if not np.isnan(known.baseline_cost[step]).any() or not np.array_equal(feature, known.actions.phi_0):
-            return lambda: None
-        rounds, total = self._warmup.get((step, known.key), (0, np.zeros_like(costs)))
-
-        def count() -> None:
-            self._warmup[step, known.key] = (rounds + 1, total + costs)
-            slot = self._slot_of.get(known.key)
+    def learn(self, transition: Transition, fact: Fact | None) -> None:
+        """Also average the cost of a_0(s) at (s, h) until the warm-up's test is passed; then stop counting."""
+        t = transition
+        known = self.look_up(t.state) if self.rules.warms_up else None
+        super().learn(t, fact)
+        costs = None if known is None else checked_costs(t.cost, self.problem, needed=False)
+        if known is None or costs is None or not np.isnan(known.baseline_cost[t.step]).any():
+            return
+        if np.array_equal(t.feature, known.actions.phi_0):
+            rounds, total = self.warmup.get((t.step, known.key), (0, np.zeros_like(costs)))
+            self.warmup[t.step, known.key] = (rounds + 1, total + costs)
+            measured, slot = self._measured(t.step, known.key), self.slots.get(known.key)
             if slot is not None:
-                self.tables.baseline_cost[step, slot] = self._measured(step, known.key)
+                self.tables.baseline_cost[t.step, slot] = self.known[slot].baseline_cost[t.step] = measured
             if self.visited is not None and known.key in self.visited.index:
-                self.visited.baseline_cost[self.visited.index[known.key], step] = self._measured(step, known.key)
+                self.visited.baseline_cost[self.visited.index[known.key], t.step] = measured
 
-        return count
+    def extras(self) -> dict[str, Any]:
+        """The warm-up's counts."""
+        from tether.agents.state_file import encode_key
 
+        counts = self.warmup.items()
+        return {"warmup": [[step, encode_key(key), rounds, total.tolist()] for (step, key), (rounds, total) in counts]}
 
-def value_radius(problem: Problem, wanted: float | str, episodes: int | None, c_beta: float, ridge: float) -> Array:
-    """β_v at each step (H,): H − h + 1, 2H√λ, a number as it is, or Theorem 1's second term with the caller's c_β."""
-    if wanted == "unseen":
-        return np.full(problem.horizon, 2.0 * problem.horizon * np.sqrt(ridge))
-    if wanted == "remaining":
-        return np.arange(problem.horizon, 0, -1, dtype=np.float64)
-    if not isinstance(wanted, str):
-        return np.full(problem.horizon, float(wanted))
-    if not episodes:
-        raise InputError("value_radius='theorem' uses log T with T = KH: set episodes=K in the configuration.")
-    steps = episodes * problem.horizon
-    radius = paper_value_term(problem.dimension, problem.horizon, steps, problem.confidence, c_beta)
-    return np.full(problem.horizon, radius)
+    def take_extras(self, extras: dict[str, Any]) -> None:
+        """The reverse of `extras`."""
+        from tether.agents.state_file import decode_key
+
+        for step, key, rounds, total in extras["warmup"]:
+            self.warmup[step, decode_key(key)] = (rounds, np.array(total))

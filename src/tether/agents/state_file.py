@@ -10,9 +10,10 @@ import json
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,14 @@ from tether import __version__
 from tether.errors import InputError, StateFileError
 from tether.kernels.compiled import KERNEL
 from tether.kernels.model import Tables
-from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
+from tether.kernels.plan import Visited
+from tether.kernels.ridge import PENDING
+from tether.problem.action_sets import FiniteActions, StarActions
+from tether.problem.keys import content_key, is_plain, rebuilt
 from tether.problem.problem import KnownState, Problem
-from tether.records import State, StateKey
+from tether.records import Array, Reason, State, StateKey
+
+Arrays = dict[str, NDArray[np.generic]]
 
 FORMAT = "tether-state-2"
 MANIFEST = "manifest.json"
@@ -54,7 +60,7 @@ class Manifest(BaseModel):
         return self
 
 
-def write(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[np.generic]]) -> None:
+def write(path: Path, manifest: dict[str, Any], arrays: Arrays) -> None:
     """Write to a neighbour file, flush it to disk, then rename: a crash leaves the old file or the new one."""
     contents = {name: _to_bytes(array) for name, array in arrays.items()}
     full = {
@@ -85,7 +91,7 @@ def write(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[np.gen
         raise
 
 
-def read(path: Path, kind: str) -> tuple[Manifest, dict[str, NDArray[np.generic]]]:
+def read(path: Path, kind: str) -> tuple[Manifest, Arrays]:
     """The manifest and the arrays of an agent of this kind, after every hash was checked."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -118,6 +124,9 @@ def _to_bytes(array: NDArray[np.generic]) -> bytes:
     return buffer.getvalue()
 
 
+# Is it the same problem?
+
+
 def fingerprint(problem: Problem) -> dict[str, Any]:
     """What a saved state remembers of its problem; the features of known states are saved as arrays."""
     return {
@@ -143,7 +152,7 @@ def check_problem(path: Path, saved: dict[str, Any], problem: Problem) -> None:
             )
 
 
-def listed_states(problem: Problem, keys: list[StateKey]) -> list[tuple[int, State]]:
+def listed(problem: Problem, keys: list[StateKey]) -> list[tuple[int, State]]:
     """(slot, state) of each saved state, where the problem lists its states; else nothing can be compared."""
     if problem.states is None:
         return []
@@ -153,28 +162,169 @@ def listed_states(problem: Problem, keys: list[StateKey]) -> list[tuple[int, Sta
     return [(slot, states[key]) for slot, key in enumerate(keys) if key in states]
 
 
-def check_states(path: Path, keys: list[StateKey], tables: Tables, told: dict[int, KnownState]) -> None:
-    """Where states are listed, the saved features and safe costs must be the problem's own."""
-    for slot, here in told.items():
-        saved = action_set(tables, slot)
-        same = (
-            saved.is_star == here.actions.is_star
-            and saved.baseline == here.actions.baseline
-            and np.array_equal(saved.endpoints, here.actions.endpoints)
-            and np.array_equal(saved.phi_0, here.actions.phi_0)
-            and np.array_equal(tables.baseline_cost[:, slot], here.baseline_cost, equal_nan=True)
-            and np.array_equal(tables.final_reward[slot], here.final_reward, equal_nan=True)
-        )
-        if not same:
-            raise StateFileError(f"{path} was saved with other features or safe costs for state {keys[slot]!r}.")
+def known_state(tables: Tables, key: StateKey, slot: int) -> KnownState:
+    """What was known of the state in a slot."""
+    rows, phi_0 = tables.features[:, tables.start[slot] : tables.start[slot + 1]].T, tables.phi_0[:, slot]
+    star = bool(tables.is_star[slot])
+    actions = StarActions(phi_0, rows) if star else FiniteActions(rows, int(tables.baseline_row[slot]))
+    return KnownState(key, actions, tables.baseline_cost[:, slot].copy(), float(tables.final_reward[slot]))
 
 
-def action_set(tables: Tables, slot: int) -> ActionSet:
-    """D(s) of a slot, from its candidates."""
-    rows = tables.features[:, tables.start[slot] : tables.start[slot + 1]].T
-    if tables.is_star[slot]:
-        return StarActions(tables.phi_0[:, slot], rows)
-    return FiniteActions(rows, int(tables.baseline_row[slot]))
+def is_same(one: KnownState, two: KnownState) -> bool:
+    """Whether both have the same features, safe action, safe costs and end."""
+    here, there = one.actions, two.actions
+    return (
+        here.is_star == there.is_star
+        and here.baseline == there.baseline
+        and np.array_equal(here.endpoints, there.endpoints)
+        and np.array_equal(here.phi_0, there.phi_0)
+        and np.array_equal(one.baseline_cost, two.baseline_cost, equal_nan=True)
+        and np.array_equal(one.final_reward, two.final_reward, equal_nan=True)
+    )
+
+
+# Arrays are checked before compiled code reads them: kernels do not check bounds
+
+MAY_BE_INFINITE = {
+    "planned_growth",
+    "tables.baseline_cost",
+    "tables.final_reward",
+    "plan.bound",
+    "plan.score",
+    "plan.radius",
+    "plan.values",
+}
+
+
+def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
+    """Refuse arrays whose names, types, shapes or contents a fresh agent of the same capacity could not have."""
+    for name, expected in fresh.items():
+        if name not in saved:
+            raise InputError(f"the array {name!r} is missing")
+        _numbers(saved, name, expected.shape, dtype=expected.dtype, finite=name not in MAY_BE_INFINITE)
+    start = np.asarray(saved["tables.start"], dtype=np.int64)[: states + 1]
+    rows, dimension = saved["tables.features"].shape[1], saved["costs.gram"].shape[1]
+    if not ((saved["tables.slots"] == states).all() and start[0] == 0):
+        raise InputError(f"its tables are not for the {states} states it lists")
+    if not ((np.diff(start) > 0).all() and start[-1] <= rows):
+        raise InputError("the rows of its states overlap or leave the tables")
+    ranges = {
+        "tables.built": states,
+        "tables.age": np.inf,
+        "plan.planned": states,
+        "plan.made": np.inf,
+        "plan.reason": len(get_args(Reason)) - 1,
+        "plan.length": 1,
+        "plan.mixture": 1,
+        "costs.owed.count": PENDING + 1,
+        "values.owed.count": PENDING + 1,
+        "costs.updates": np.inf,
+        "values.updates": np.inf,
+        "costs.facts.rank": dimension,
+        "costs.facts.count": np.inf,
+    }
+    for name, most in ranges.items():
+        values = np.asarray(saved[name], dtype=np.float64)
+        if not ((values >= 0) & (values <= most)).all():
+            raise InputError(f"{name!r} leaves its range, 0 to {most}")
+    planned = np.asarray(saved["plan.row"], dtype=np.int64)[:, :states]
+    if not ((planned >= -1) & (planned < np.diff(start))).all():
+        raise InputError("its plan names an action that does not exist")
+
+
+def _numbers(
+    arrays: Arrays, name: str, shape: tuple[int, ...], *, dtype: Any = np.float64, finite: bool = False
+) -> Array:
+    """An array, refused if its type or shape is another, or if it has entries that it cannot have."""
+    found = arrays[name]
+    if found.dtype != dtype or found.shape != shape:
+        raise InputError(f"{name!r} should be {dtype} of shape {shape}, but is {found.dtype} of {found.shape}")
+    if finite and found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise InputError(f"{name!r} has entries that are not finite")
+    numbers: Array = found.astype(np.float64, copy=False)
+    return numbers
+
+
+# A lean backup: its next states come back from their keys, its sums as arrays
+
+SAMPLED = 16
+"""States whose features are compared when a state is restored: sums over other features would certify nothing."""
+
+SAME = 1e-6
+"""Features of norm 1 that differ by less are the same, computed by another machine."""
+
+
+def visited_keys(visited: Visited, problem: Problem) -> dict[str, Any]:
+    """Keys, and what states are rebuilt from: the key itself with `state_of`, else the content of the state."""
+    if problem.state_of is None:
+        for state in visited.states:
+            if not is_plain(state):
+                raise InputError(
+                    f"state {state!r} of type {type(state).__name__} cannot be rebuilt from a saved key: give Problem "
+                    "state_of=..., a function from its key (see Problem.key_of) to the state, or use backup='tables'."
+                )
+    own_keys = problem.key is not None and problem.state_of is None
+    contents = [encode_key(content_key(state)) for state in visited.states] if own_keys else None
+    return {"keys": [encode_key(key) for key in visited.index], "contents": contents}
+
+
+def visited_arrays(visited: Visited, look_up: Callable[[State], KnownState]) -> Arrays:
+    """The sums of each stage, what was told of each state, and a sample of features to recognise the problem by."""
+    arrays: Arrays = {
+        "visited.baseline_cost": visited.baseline_cost,
+        "visited.final_reward": visited.final_reward,
+        "visited.alarms": visited.alarms,
+        "visited.sample": _sample(visited.states, look_up, visited.dimension),
+    }
+    for stage in range(visited.stages):
+        arrays[f"visited.{stage}.member"] = visited.members(stage)
+        arrays[f"visited.{stage}.moment"] = visited.moment(stage)
+    return arrays
+
+
+def take_visited(
+    visited: Visited,
+    problem: Problem,
+    saved: dict[str, Any],
+    arrays: Arrays,
+    look_up: Callable[[State], KnownState],
+) -> None:
+    """The reverse of both, into a fresh store; what no agent could have saved for this problem is refused."""
+    keys = [decode_key(key) for key in saved["keys"]]
+    if problem.state_of is not None:
+        states = [problem.state_of(key) for key in keys]
+    else:
+        states = [rebuilt(decode_key(content)) for content in saved["contents"] or saved["keys"]]
+    if [problem.key_of(state) for state in states] != keys or len(set(keys)) != len(keys):
+        raise InputError("its states do not have the keys they were saved under: key or state_of has changed")
+    count, d = len(states), visited.dimension
+    here = _sample(states, look_up, d)
+    if not np.abs(here - _numbers(arrays, "visited.sample", here.shape, finite=True)).max(initial=0.0) <= SAME:
+        raise InputError("it was saved with other features for the states it has visited")
+    stages = []
+    for stage in range(visited.stages):
+        found = arrays[f"visited.{stage}.member"]
+        members = found.astype(np.int64, copy=False)
+        distinct = found.dtype == np.int64 and members.ndim == 1 and len(np.unique(members)) == len(members)
+        if not distinct or not ((members >= 0) & (members < count)).all():
+            raise InputError(f"stage {stage} names next states that are not among the {count} it lists, or one twice")
+        stages.append((members, _numbers(arrays, f"visited.{stage}.moment", (len(members), d), finite=True)))
+    costs = _numbers(arrays, "visited.baseline_cost", (count, *visited.baseline_cost.shape[1:]))
+    ends = _numbers(arrays, "visited.final_reward", (count,))
+    alarms = np.asarray(arrays["visited.alarms"], dtype=np.int64).reshape(-1, 2)
+    if not ((alarms[:, 1] >= 0) & (alarms[:, 1] < count)).all():
+        raise InputError("'visited.alarms' names states that it does not list")
+    visited.take({key: number for number, key in enumerate(keys)}, states, (costs, ends), alarms, stages)
+
+
+def _sample(states: list[State], look_up: Callable[[State], KnownState], dimension: int) -> Array:
+    """The safe feature and the mean candidate of some states, evenly spaced: (<= SAMPLED, 2, d)."""
+    chosen = np.unique(np.linspace(0, len(states) - 1, min(SAMPLED, len(states))).astype(np.int64))
+    sets = [look_up(states[number]).actions for number in chosen]
+    return np.array([[each.phi_0, each.endpoints.mean(axis=0)] for each in sets]).reshape(-1, 2, dimension)
+
+
+# Keys of states as JSON
 
 
 def encode_key(key: StateKey) -> Any:

@@ -29,7 +29,7 @@ def serve(
     """Serve decisions over HTTP, with a durable log and a dashboard."""
     with output.plain_failures(debug, stopped=STOPPED):
         try:
-            import fastapi  # noqa: F401
+            import starlette  # noqa: F401
             import uvicorn  # noqa: F401
         except ImportError as error:
             raise TetherError(

@@ -6,7 +6,7 @@ Its action space becomes the sets D(s) of `tether.features`: a list of actions, 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -272,7 +272,7 @@ class Bridge:
     confidence: float = 0.01
     gamma_norm: float | Sequence[float] | None = None
     feature_norm: float = 1.0
-    tight_baseline: str = "error"
+    tight_baseline: Literal["error", "baseline"] = "error"
     gap_floor: float = 0.0
     key: Callable[[State], Hashable] | None = None
     reset_options: dict[str, Any] | None = None

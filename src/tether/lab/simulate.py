@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tether.agents.agent import Agent, LeastSquaresAgent
+from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError
@@ -196,7 +197,7 @@ def _outcome(world: World, decision: Decision, streams: Streams, episode: int) -
 
 def _features(world: LinearMDP, agent: Agent) -> Array:
     """What the agent would play everywhere, on average: (H, S, d)."""
-    if isinstance(agent, RslucbQvi):
+    if isinstance(agent, RslucbQvi | AlwaysSafe):
         return agent.planned_features(range(world.state_count))
     steps, states = range(world.problem.horizon), range(world.state_count)
     return np.array([[agent.act(step, state).mean_feature for state in states] for step in steps])
@@ -319,7 +320,7 @@ def lake_of(world: LinearMDP) -> Lake:
 
 def simulate_units(
     world: LinearMDP,
-    agent: RslucbQvi,
+    agent: RslucbQvi | AlwaysSafe,
     units: int,
     streams: Streams,
     schedule: Schedule,
@@ -372,7 +373,7 @@ def simulate_units(
     )
 
 
-def _plan(agent: RslucbQvi, lake: Lake, unit: int, books: UnitBooks) -> None:
+def _plan(agent: RslucbQvi | AlwaysSafe, lake: Lake, unit: int, books: UnitBooks) -> None:
     """Plan if it is time, and audit every state of the plan against the truth."""
     made = int(agent.current.made[0])
     agent.plan()

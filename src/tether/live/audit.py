@@ -2,25 +2,26 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tether import __version__
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
-from tether.live.judge import Request, judge
+from tether.live.judge import Question, judge
 from tether.live.log.chain import entries_of
 from tether.live.log.store import Entry, Head, Store, canonical, genesis_of
-from tether.live.records import StateCodec
-from tether.live.replica import Replica, settings_of
+from tether.live.records import Certificate, DecisionMade, Event, OutcomeRecorded, StateCodec, Withheld
+from tether.live.replica import Learner, Replica, settings_of
 from tether.problem.problem import Problem
 
-VERSIONS = ("library", "kernel", "numpy")
+VERSIONS = {"library", "kernel", "numpy"}
 """What a certificate says of the software; the only part of a decision that a replay by another version may change."""
+
+Kind = TypeVar("Kind", bound=Event)
 
 SHOWN = 20
 """Differences that a report keeps in full; the rest are counted."""
@@ -59,10 +60,17 @@ class Replay:
         return self.different == 0
 
 
+def _events(store: Store, until: Head, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
+    """The events of one kind up to the head `until`, with their entries."""
+    for entry in entries_of(store, until):
+        if entry.kind == kind.kind:
+            yield entry, kind.read(entry)
+
+
 def recomputed(
     store: Store, problem: Problem, states: StateCodec | None = None, until: Head | None = None
-) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """(entry, body computed again) of every decision up to `until` (now: the end), in the order of what they rest on.
+) -> Iterator[tuple[Entry, DecisionMade, DecisionMade]]:
+    """(entry, decision in it, decision computed again) up to `until` (now: the end), in the order of what they rest on.
 
     A decision names the entry up to which its replica had read; it is computed again from exactly that prefix.
     """
@@ -70,64 +78,42 @@ def recomputed(
     settings = settings_of(store)
     if settings is None:
         return
-    config = SlucbConfig(**settings["config"])
-    how = {"algorithm": settings["algorithm"], "watch": settings["watch"], "states": states}
-    replica = Replica(problem, config, genesis_of(store.identity()), **how)
+    config = SlucbConfig(**settings.config)
+    learner = Learner(problem, config, algorithm=settings.algorithm, watch=settings.watch, states=states)
+    replica = Replica(learner, genesis_of(store.identity()))
     waiting: dict[int, list[int]] = defaultdict(list)
-    for entry in entries_of(store, until):
-        if entry.kind == "decision":
-            rests_on = int(entry.body["certificate"]["seq"])
-            if not rests_on < entry.seq:
-                raise InputError(f"the decision at entry {entry.seq} says that it rests on entry {rests_on}.")
-            waiting[rests_on].append(entry.seq)
+    for entry, made in _events(store, until, DecisionMade):
+        if not made.certificate.seq < entry.seq:
+            raise InputError(f"the decision at entry {entry.seq} says that it rests on entry {made.certificate.seq}.")
+        waiting[made.certificate.seq].append(entry.seq)
     for entry in entries_of(store, until):
         for seq in waiting.pop(replica.head.seq, ()):
             (decision,) = store.read(seq - 1, 1)
-            yield decision, judge(replica, _request(decision.body, states)).body
+            made = DecisionMade.read(decision)
+            yield decision, made, judge(replica, Question.of(made, states))[0]
         replica.apply(entry)
-
-
-def _request(body: dict[str, Any], states: StateCodec) -> Request:
-    """What was asked, from what was logged."""
-    now = body["decided_at"]
-    return Request(
-        body["decision_id"],
-        body["key"],
-        body["episode"],
-        body["step"],
-        states.decode(body["state"]),
-        body["state"],
-        body["observed_at"],
-        float("nan") if now is None else now,
-    )
 
 
 def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> Replay:
     """Compute every decision again from the log, as it ends now, and compare bit for bit."""
     report, until = Replay(), store.head()
-    for entry, body in recomputed(store, problem, states, until):
+    for entry, logged, computed in recomputed(store, problem, states, until):
         report.decisions += 1
-        logged, computed = _comparable(entry.body), _comparable(json.loads(canonical(body)))
-        report.versions += any(entry.body["certificate"][name] != body["certificate"][name] for name in VERSIONS)
-        if canonical(logged) != canonical(computed):
+        before, now = logged.certificate, computed.certificate
+        report.versions += any(getattr(before, name) != getattr(now, name) for name in VERSIONS)
+        one, other = _comparable(logged), _comparable(computed)
+        if canonical(one) != canonical(other):
             report.different += 1
             if len(report.differences) < SHOWN:
-                name, was, now = _first_difference(logged, computed)
-                report.differences.append(Difference(entry.seq, entry.body["decision_id"], name, was, now))
+                report.differences.append(Difference(entry.seq, logged.decision_id, *_first_difference(one, other)))
     report.differences.sort(key=lambda difference: difference.seq)
-    report.outcomes = sum(entry.kind == "outcome" for entry in entries_of(store, until))
+    report.outcomes = sum(entry.kind == OutcomeRecorded.kind for entry in entries_of(store, until))
     return report
 
 
-def _comparable(body: dict[str, Any]) -> dict[str, Any]:
-    """A decision without the names of the software that made it."""
-
-    def plain(certificate: Any) -> Any:
-        if certificate is None:
-            return None
-        return {name: value for name, value in certificate.items() if name not in VERSIONS}
-
-    return {**body, "certificate": plain(body["certificate"]), "proposal": plain(body["proposal"])}
+def _comparable(made: DecisionMade) -> dict[str, Any]:
+    """A decision as JSON, without the names of the software that made it."""
+    return made.model_dump(mode="json", exclude={"certificate": VERSIONS, "proposal": VERSIONS})
 
 
 def _first_difference(a: Any, b: Any, path: str = "") -> tuple[str, Any, Any]:
@@ -143,20 +129,17 @@ def _first_difference(a: Any, b: Any, path: str = "") -> tuple[str, Any, Any]:
     return path, a, b
 
 
-def summary_of(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
+def summary_of(entry: Entry, made: DecisionMade) -> dict[str, Any]:
     """What a comparison of versions looks at: who, what was proposed and played, why, and with which bounds."""
-    shown = body["proposal"] or body["certificate"]
+    shown: Certificate = made.proposal or made.certificate
     return {
         "seq": entry.seq,
-        "decision_id": body["decision_id"],
-        "proposed": body["proposed"],
-        "played": body["played"],
-        "reason": body["reason"],
-        "bounds": [float(limit["bound"]) for limit in shown["limits"]],
-        "radii": [float(limit["radius"]) for limit in shown["limits"]],
-        "facts": [int(limit.get("facts", 0)) for limit in shown["limits"]],
-        "library": shown["library"],
-        "kernel": shown["kernel"],
+        **made.model_dump(mode="json", include={"decision_id", "proposed", "played", "reason"}),
+        "bounds": [limit.bound for limit in shown.limits],
+        "radii": [limit.radius for limit in shown.limits],
+        "facts": [limit.facts for limit in shown.limits],
+        "library": shown.library,
+        "kernel": shown.kernel,
     }
 
 
@@ -164,14 +147,13 @@ def decisions_by_this_version(
     store: Store, problem: Problem, states: StateCodec | None = None, until: Head | None = None
 ) -> list[dict[str, Any]]:
     """The decisions that this version of the library makes on the log, in its order."""
-    rows = [summary_of(entry, body) for entry, body in recomputed(store, problem, states, until)]
+    rows = [summary_of(entry, computed) for entry, _, computed in recomputed(store, problem, states, until)]
     return sorted(rows, key=lambda row: int(row["seq"]))
 
 
 def decisions_in_the_log(store: Store, until: Head | None = None) -> list[dict[str, Any]]:
     """The decisions as they were made, in the same form."""
-    entries = entries_of(store, until or store.head())
-    return [summary_of(entry, entry.body) for entry in entries if entry.kind == "decision"]
+    return [summary_of(entry, made) for entry, made in _events(store, until or store.head(), DecisionMade)]
 
 
 def write_decisions(rows: list[dict[str, Any]], path: Path, identity: str, until: Head) -> None:
@@ -242,6 +224,28 @@ def compare(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> Compari
 ROWS = 10_000
 """Rows of one row group: what is held in memory at a time."""
 
+DECISIONS = {
+    "int64": ("seq", "step", "data_version", "rests_on"),
+    "float64": ("time", "observed_at", "decided_at", "certified"),
+    "bool_": ("is_baseline",),
+    "string": (
+        "hash", "decision_id", "key", "episode", "state", "mode", "proposed", "played", "reason", "detail", "origin",
+        "bounds", "mixture", "withheld", "model_hash", "library", "kernel",
+    ),
+    "float64 list": (
+        "feature", "bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "proposed_bound", "drawn",
+    ),
+    "int64 list": ("facts",),
+}  # fmt: skip
+OUTCOMES = {
+    "int64": ("seq", "step"),
+    "float64": ("time", "reward"),
+    "bool_": ("drawn",),
+    "string": ("hash", "decision_id", "state", "applied", "next_state"),
+    "float64 list": ("feature", "cost", "bound"),
+}
+"""Columns of each table, by their type."""
+
 
 def export(store: Store, folder: Path) -> dict[str, int]:
     """Write decisions.parquet and outcomes.parquet; returns how many rows each has.
@@ -249,56 +253,35 @@ def export(store: Store, folder: Path) -> dict[str, int]:
     The metadata hold the log's identity, its settings, and the head at which both tables end, so that a table can be
     traced to its log.
     """
-    import pyarrow as pa
-
-    def column(name: str, kind: Any) -> Any:
-        return pa.field(name, kind)
-
-    numbers, text = pa.list_(pa.float64()), pa.string()
-    entry = [column("seq", pa.int64()), column("time", pa.float64()), column("hash", text)]
-    decisions = [
-        *entry,
-        *(column(name, text) for name in ("decision_id", "key", "episode", "state", "mode", "proposed", "played")),
-        *(column(name, text) for name in ("reason", "detail", "origin", "bounds", "mixture", "withheld")),
-        *(column(name, text) for name in ("model_hash", "library", "kernel")),
-        column("step", pa.int64()),
-        column("is_baseline", pa.bool_()),
-        *(column(name, pa.float64()) for name in ("observed_at", "decided_at", "certified")),
-        *(column(name, numbers) for name in ("feature", "bound", "threshold", "margin", "radius", "baseline_cost")),
-        *(column(name, numbers) for name in ("gate_bound", "proposed_bound", "drawn")),
-        column("facts", pa.list_(pa.int64())),
-        *(column(name, pa.int64()) for name in ("data_version", "rests_on")),
-    ]
-    outcomes = [
-        *entry,
-        *(column(name, text) for name in ("decision_id", "state", "applied", "next_state")),
-        column("step", pa.int64()),
-        column("reward", pa.float64()),
-        column("drawn", pa.bool_()),
-        *(column(name, numbers) for name in ("feature", "cost", "bound")),
-    ]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        until = store.head()
-        metadata = _metadata(store, until)
-        held = {e.body["decision_id"]: e.body["reason"] for e in entries_of(store, until) if e.kind == "withheld"}
-        tables = (("decision", decisions, partial(_decision, held=held)), ("outcome", outcomes, _outcome))
+        until, settings = store.head(), settings_of(store)
+        told = {"log": store.identity(), "head_seq": str(until.seq), "head_hash": until.hash}
+        told |= {"exported_by": __version__, "settings": json.dumps(settings and settings.model_dump())}
+        metadata = {f"tether.{name}": value for name, value in told.items()}
+        held = {note.decision_id: note.reason for _, note in _events(store, until, Withheld)}
+        decisions = (_decision_row(entry, made, held) for entry, made in _events(store, until, DecisionMade))
+        outcomes = (_outcome_row(entry, seen) for entry, seen in _events(store, until, OutcomeRecorded))
         return {
-            name: _write(store, until, folder / f"{name}s.parquet", name, pa.schema(fields, metadata), row)
-            for name, fields, row in tables
+            "decision": _write(folder / "decisions.parquet", DECISIONS, metadata, decisions),
+            "outcome": _write(folder / "outcomes.parquet", OUTCOMES, metadata, outcomes),
         }
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror or error}. Choose another folder.") from error
 
 
 def _write(
-    store: Store, until: Head, path: Path, kind: str, schema: Any, row: Callable[[Entry], dict[str, Any]]
+    path: Path, columns: dict[str, tuple[str, ...]], metadata: dict[str, str], rows: Iterator[dict[str, Any]]
 ) -> int:
     """One table, a group of rows at a time; to a neighbour file first, so that a table is whole or not there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows: Iterator[dict[str, Any]] = (row(entry) for entry in entries_of(store, until) if entry.kind == kind)
+    fields = []
+    for kind, names in columns.items():
+        single = getattr(pa, kind.split()[0])()
+        fields += [pa.field(name, pa.list_(single) if kind.endswith("list") else single) for name in names]
+    schema = pa.schema(fields, metadata)
     part, count = path.with_name(f".{path.name}.part"), 0
     try:
         with pq.ParquetWriter(part, schema) as writer:
@@ -311,41 +294,34 @@ def _write(
     return count
 
 
-def _metadata(store: Store, until: Head) -> dict[str, str]:
-    told = {"log": store.identity(), "head_seq": str(until.seq), "head_hash": until.hash, "exported_by": __version__}
-    return {f"tether.{name}": value for name, value in {**told, "settings": json.dumps(settings_of(store))}.items()}
-
-
-def _decision(entry: Entry, held: dict[str, str]) -> dict[str, Any]:
-    body, certificate = entry.body, entry.body["certificate"]
-    limits = certificate["limits"]
-    names = ("decision_id", "key", "mode", "reason", "detail", "step", "is_baseline", "observed_at", "decided_at")
-    proposal = body["proposal"]
+def _decision_row(entry: Entry, made: DecisionMade, held: dict[str, str]) -> dict[str, Any]:
+    """The fields of the record, of its certificate and, as lists, of the certificate's limits; states as JSON."""
+    certificate, limits = made.certificate, made.certificate.limits
+    numbers = ("bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "facts")
     return {
+        **{name: getattr(certificate, name) for name in ("feature", "model_hash", "library", "kernel", "data_version")},
+        **made.model_dump(mode="json", exclude={"certificate", "proposal", "safe_feature"}),
+        **_in_text(made, ("episode", "state", "proposed", "played")),
         **_place(entry),
-        **{name: body[name] for name in (*names, "certified", "drawn")},
-        **{name: canonical(body[name]) for name in ("episode", "state", "proposed", "played")},
-        **{name: certificate[name] for name in ("feature", "model_hash", "library", "kernel", "data_version")},
-        **{name: _numbers(limits, name) for name in ("bound", "threshold", "margin", "radius")},
-        **{name: _numbers(limits, name) for name in ("baseline_cost", "gate_bound")},
-        **{name: limits[0][name] for name in ("origin", "bounds")},
-        "facts": [int(limit.get("facts", 0)) for limit in limits],
-        "mixture": None if certificate["mixture"] is None else canonical(certificate["mixture"]),
-        "proposed_bound": None if proposal is None else _numbers(proposal["limits"], "bound"),
-        "rests_on": certificate["seq"],
-        "withheld": held.get(body["decision_id"]),
+        **{name: [getattr(limit, name) for limit in limits] for name in numbers},
+        "origin": limits[0].origin,
+        "bounds": limits[0].bounds,
+        "mixture": None if certificate.mixture is None else canonical(certificate.mixture),
+        "proposed_bound": None if made.proposal is None else [limit.bound for limit in made.proposal.limits],
+        "rests_on": certificate.seq,
+        "withheld": held.get(made.decision_id),
     }
 
 
-def _outcome(entry: Entry) -> dict[str, Any]:
-    names = ("decision_id", "step", "reward", "feature", "cost", "bound", "drawn")
-    texts = {name: canonical(entry.body[name]) for name in ("state", "applied", "next_state")}
-    return {**_place(entry), **{name: entry.body[name] for name in names}, **texts}
+def _outcome_row(entry: Entry, seen: OutcomeRecorded) -> dict[str, Any]:
+    names = {name for several in OUTCOMES.values() for name in several}
+    row = seen.model_dump(mode="json", include=names)
+    return {**row, **_in_text(seen, ("state", "applied", "next_state")), **_place(entry)}
+
+
+def _in_text(event: Event, names: tuple[str, ...]) -> dict[str, str]:
+    return {name: canonical(value) for name, value in event.model_dump(mode="json", include=set(names)).items()}
 
 
 def _place(entry: Entry) -> dict[str, Any]:
     return {"seq": entry.seq, "time": entry.time, "hash": entry.hash}
-
-
-def _numbers(limits: list[dict[str, Any]], name: str) -> list[float | None]:
-    return [None if limit[name] is None else float(limit[name]) for limit in limits]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, isfinite, isnan, log, nan, sqrt
 from typing import Literal, NamedTuple
 
@@ -36,7 +37,7 @@ class Terms:
     dimension: int  # d
     ridge: float  # λ
 
-    @property
+    @cached_property
     def exact(self) -> bool:
         """Whether safe costs are known exactly: then they are conditioned on."""
         return self.error is not None and not self.error.any()
@@ -440,11 +441,25 @@ def open_part(model: Model, f: Array) -> float:
 
 
 class Parts(NamedTuple):
-    """What a point is made of: φ = f + Σ shares·(ends − f), with shares (n,) and ends (n, d); n = 1 unless mixed."""
+    """What a point is made of: φ = f + Σ shares·(ends − f), with shares (n,), their `total`, and ends (n, d).
+
+    n = 1 unless it was mixed, and then numbers do what arrays would do more slowly.
+    """
 
     shares: Array
+    total: float
     ends: Array
     mixed: bool = False
+
+    @property
+    def away(self) -> Array:
+        """Σ shares·ends: (d,)."""
+        away: Array = self.total * self.ends[0] if len(self.ends) == 1 else self.shares @ self.ends
+        return away
+
+    def length(self, rows: Array) -> float:
+        """Σ shares·‖row‖ over rows (n, …) that belong to the ends."""
+        return self.total * _norm(rows[0]) if len(rows) == 1 else float(self.shares @ _sizes(rows))
 
 
 def plain(model: Model, x: Array, parts: Parts, j: int) -> Geometry:
@@ -452,8 +467,7 @@ def plain(model: Model, x: Array, parts: Parts, j: int) -> Geometry:
 
     Certificates round outward by the ends of `parts`, which may lie farther out than x.
     """
-    shares, ends, mixed = parts
-    free, total = x @ model.free, float(shares.sum())
+    free, total = x @ model.free, parts.total
     width, solved = _norm(free), _norm(free / model.root)  # ‖x‖ and ‖Gx‖, given the facts
     moved = solved * model.error * float(model.size[j])
     wider = sqrt(width * width + solved * solved * model.error) - width
@@ -461,23 +475,22 @@ def plain(model: Model, x: Array, parts: Parts, j: int) -> Geometry:
     return Geometry(
         mean=float(model.gamma_hat[j] @ x),
         width=width,
-        norm=max(_norm(x @ model.whitener), float(shares @ _sizes(ends @ model.whitener))),
+        norm=parts.length(parts.ends @ model.whitener),
         moved=moved,
         wider=wider,
         extra=model.feature_norm * float(model.misfit[j]) * total,
-        parts=shares * _sizes(ends @ model.free) if mixed else NO_PARTS,
+        parts=parts.shares * _sizes(parts.ends @ model.free) if parts.mixed else NO_PARTS,
     )
 
 
 def conditioned(model: Model, x: Array, parts: Parts, f: Array, declared: float, j: int, reduces: bool) -> Geometry:
     """Section 1 on top of the remembered facts: mean and width at x (d,), given c(f) = `declared`; with `reduces`, the
     pull of section 4. `parts` are those of `plain`."""
-    shares, ends, mixed = parts
-    v, e, tips = x @ model.free, f @ model.free, ends @ model.free
+    v, e, tips = x @ model.free, f @ model.free, parts.ends @ model.free
     g00 = float(e @ e)
     share = float(e @ v) / g00
     along = tips @ e / g00
-    reach = float(shares @ (1.0 + np.abs(along)))  # what a certificate's margin was multiplied by
+    reach = float(parts.shares @ (1.0 + np.abs(along)))  # what a certificate's margin was multiplied by
     across = v - share * e
     width = _norm(across)
     residual = float(model.gamma_hat[j] @ f) - declared
@@ -491,15 +504,15 @@ def conditioned(model: Model, x: Array, parts: Parts, f: Array, declared: float,
     moved = error * (ux + abs(share) * uf) * (size + uf * side / g00)
     moved += float(model.slip[j]) * sqrt(model.trace) * width + margin * (1.0 + reach)
     misfit = model.feature_norm * float(model.misfit[j])
-    outward = tips if model.free is model.whitener else ends @ model.whitener
+    outward = tips if model.free is model.whitener else parts.ends @ model.whitener
     shape = Geometry(
         mean=mean,
         width=width,
-        norm=max(_norm(v if model.free is model.whitener else x @ model.whitener), float(shares @ _sizes(outward))),
+        norm=max(_norm(v if model.free is model.whitener else x @ model.whitener), parts.length(outward)),
         moved=moved,
         wider=sqrt(width * width + uy * uy * error) - width,
         extra=misfit * reach,
-        parts=shares * _sizes(tips - along[:, None] * e) if mixed else NO_PARTS,
+        parts=parts.shares * _sizes(tips - along[:, None] * e) if parts.mixed else NO_PARTS,
     )
     if not reduces:
         return shape
@@ -641,21 +654,24 @@ GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class Point(NamedTuple):
-    """Where a bound is examined: φ (d,) of an action, or the mean of the mixture that it was drawn from."""
+    """Where a bound is examined: φ (d,) of an action, or the mean of the mixture that it was drawn from; its parts."""
 
     feature: Array
     action: Action
-    mixture: Mixture | None
+    parts: Parts
 
-    def parts(self, actions: ActionSet) -> Parts:
-        """What φ is made of."""
-        if self.mixture is not None:
-            weights = weights_of(actions, self.mixture.probabilities)
+    @classmethod
+    def of(cls, actions: ActionSet, action: Action, feature: Array, mixture: Mixture | None) -> "Point":
+        """The point that an action of D(s), or the mixture it was drawn from, stands for."""
+        if mixture is not None:
+            weights = weights_of(actions, mixture.probabilities)
             rows = np.flatnonzero(weights)
-            return Parts(weights[rows], actions.endpoints[rows], mixed=True)
-        if isinstance(self.action, StarAction):
-            return Parts(np.array([self.action.length]), actions.endpoints[self.action.ray : self.action.ray + 1])
-        return Parts(ONE, self.feature[None])
+            shares = weights[rows]
+            return cls(mixture.mean_feature, action, Parts(shares, float(shares.sum()), actions.endpoints[rows], True))
+        if isinstance(action, StarAction):
+            length, ends = action.length, actions.endpoints[action.ray : action.ray + 1]
+            return cls(feature, action, Parts(np.array([length]), length, ends))
+        return cls(feature, action, Parts(ONE, 1.0, feature[None]))
 
 
 class Verdict(NamedTuple):
@@ -733,7 +749,7 @@ class Gate:
         """Whether this action, with this feature (d,) and this evidence, may leave. If it was drawn from a mixture, the
         evidence is on the expected cost, so it is the mixture that is examined."""
         nothing = (inf,) * len(evidence)
-        why = _not_in(known, action, feature)
+        why = _not_in(known, action, feature, self.terms.feature_norm)
         if not why and drawn is not None:
             why = not_drawn(known.actions, _row_of(known, action), drawn)
         if why or (drawn is None and is_safe_action(known, action)):
@@ -747,9 +763,7 @@ class Gate:
         if model is None:
             return Verdict("the sums are not finite, or A is not at least λI", nothing, nothing)
         bounds, doubts, found = [], [], []
-        point = Point(feature, action, None)
-        if drawn is not None:
-            point = Point(drawn.mixture.mean_feature, action, drawn.mixture)
+        point = Point.of(known.actions, action, feature, None if drawn is None else drawn.mixture)
         for j, shown in enumerate(evidence):
             why, bound, doubt = self._examine(model, step, known, point, j, shown)
             bounds.append(bound)
@@ -846,14 +860,14 @@ class Gate:
 
     def _shape(self, model: Model, known: KnownState, point: Point, declared: float, j: int) -> Geometry | None:
         """What the bound at a point is made of where τ_s is known; None if the remembered facts deny it."""
-        f, parts = known.actions.phi_0, point.parts(known.actions)
+        f, parts = known.actions.phi_0, point.parts
         if open_part(model, f) > SPANNED:
             return conditioned(model, point.feature, parts, f, declared, j, self.terms.reduces)
         if contradicts(model, f, declared, j):
             return None
         # c(f) is settled, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
-        shape = plain(model, parts.shares @ parts.ends, parts, j)
-        return shape._replace(mean=declared * (1.0 - float(parts.shares.sum())) + shape.mean)
+        shape = plain(model, parts.away, parts, j)
+        return shape._replace(mean=declared * (1.0 - parts.total) + shape.mean)
 
     def _measured(
         self, model: Model, known: KnownState, point: Point, declared: float, j: int, radius: float
@@ -862,16 +876,16 @@ class Gate:
 
         Without conditioning it is U(φ); from a_0 on it is (1 − Σα)(τ_s + e) + U(Σα·end), section 17 (b). Both hold.
         """
-        parts = point.parts(known.actions)
+        parts = point.parts
         both = np.vstack([parts.ends, known.actions.phi_0])  # certificates round outward by both ends of the ray
-        shape = plain(model, point.feature, Parts(np.ones(len(both)), both), j)
+        shape = plain(model, point.feature, Parts(np.ones(len(both)), float(len(both)), both), j)
         free, doubt = bound_at(model, shape, j, radius)
         start = self._start(declared, j)
         if not isfinite(start):
             return free, free, doubt
-        shape = plain(model, parts.shares @ parts.ends, parts, j)
+        shape = plain(model, parts.away, parts, j)
         away, other = bound_at(model, shape, j, radius)
-        tied = (1.0 - float(parts.shares.sum())) * start + away
+        tied = (1.0 - parts.total) * start + away
         most = tied + most_upward(shape, radius)
         return min(free, tied), max(free, most), max(doubt, other)
 
@@ -884,13 +898,13 @@ class Gate:
         falls and then rises, since U is convex: golden sections find its minimum, and any t gives a valid bound.
         """
         action, f, start = point.action, known.actions.phi_0, self._start(declared, j)
-        if point.mixture is not None or not isinstance(action, StarAction) or not isfinite(start):
+        if point.parts.mixed or not isinstance(action, StarAction) or not isfinite(start):
             return inf
         away = known.actions.endpoints[action.ray] - f
 
         def slope(t: float) -> float:
             x = f + t * away
-            return (bound_at(model, plain(model, x, Parts(ONE, x[None]), j), j, radius)[0] - start) / t
+            return (bound_at(model, plain(model, x, Parts(ONE, 1.0, x[None]), j), j, radius)[0] - start) / t
 
         low, high = action.length, 1.0
         for _ in range(60):
@@ -922,8 +936,8 @@ def is_safe_action(known: KnownState, action: Action) -> bool:
     return action == known.actions.baseline
 
 
-def _not_in(known: KnownState, action: Action, feature: Array) -> str:
-    """Why this is not an action of D(s) with this feature; empty if it is."""
+def _not_in(known: KnownState, action: Action, feature: Array, limit: float) -> str:
+    """Why this is not an action of D(s) with this feature; empty if it is. `limit` bounds the size of features."""
     actions = known.actions
     if isinstance(action, StarAction):
         inside = actions.is_star and -1 <= action.ray < len(actions.endpoints) and 0.0 <= action.length <= 1.0
@@ -932,11 +946,8 @@ def _not_in(known: KnownState, action: Action, feature: Array) -> str:
     if not inside:
         return f"{action!r} is not in D(s)"
     expected = feature_of(actions, action)
-    if feature.shape == expected.shape and (feature == expected).all():
-        return ""
-    if feature.shape != expected.shape or not np.abs(feature - expected).max() <= 4.0 * ULP * max(
-        1.0, np.abs(expected).max()
-    ):
+    rounding = 4.0 * ULP * max(1.0, limit)
+    if feature.shape != expected.shape or not np.abs(feature - expected).max() <= rounding:
         return f"the feature is not that of {action!r}"
     return ""
 

@@ -1,10 +1,15 @@
-"""What the learner wants to play, with its evidence; and, for a margin, less of it."""
+"""The judgment: from the state after some prefix of the log, and a question, to the record of a decision.
+
+A pure function: the audit calls it again, and must get the same record, bit for bit. Outcomes are checked here, too:
+everything about them before anything is written, so that nothing in the log fails to apply.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -12,25 +17,26 @@ import numpy as np
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
 from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
-from tether.live.log.store import Head
-from tether.live.policy import over_budget, over_rate, stale
 from tether.live.records import (
     Certificate,
+    DecisionMade,
     GateRefused,
     ImpossibleCost,
     Limit,
+    OutcomeRecorded,
     StateCodec,
     as_logged,
-    baseline_evidence,
-    checked_action,
+    baseline_limits,
     detached,
-    encode_action,
     retyped,
 )
 from tether.live.replica import Learner, Ledger, Replica
-from tether.problem.action_sets import feature_of
+from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState, Problem
-from tether.records import Action, Array, CostBound, Decision, Mixture, Radius, StarAction, State
+from tether.records import Action, Array, Decision, Radius, StarAction, State
+
+LOOK_EVERY = 8
+"""One decision in so many looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
 
 SHORTER = 1.0 - 1e-12
 """Lengths that are cut for the sake of a margin are cut by this much more: rounding goes toward a_0."""
@@ -40,90 +46,16 @@ CONTRADICTION = (
     "played here; when the mistake is found, start a new log, and hand the good data to warm_start"
 )
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """What the learner wants to play, φ of it (d,), and its evidence; `mixture` is what the action was drawn from."""
-
-    action: Action
-    feature: Array
-    evidence: tuple[CostBound, ...]
-    is_baseline: bool
-    reason: str
-    detail: str
-    mixture: Mixture | None
-
-
-def proposal_of(decision: Decision) -> Proposal:
-    """What the learner decided, as a proposal. A mixture is a_0 only if nothing else can be drawn."""
-    mixture = decision.mixture
-    safe = decision.is_baseline if mixture is None else mixture.baseline >= 1.0
-    detail = decision.detail or (CONTRADICTION if decision.reason == "alarm" else "")
-    return Proposal(decision.action, decision.feature, decision.evidence, safe, decision.reason, detail, mixture)
-
-
-def coin_of(id: str) -> float:
-    """The number in [0, 1) that draws a decision's action: a hash of its id, so that a replay draws the same."""
-    return (int.from_bytes(sha256(id.encode(errors="replace")).digest()[:8]) >> 11) * 2.0**-53
-
-
-def with_margin(
-    proposal: Proposal, known: KnownState, step: int, problem: Problem, share: float, coin: float
-) -> tuple[Proposal, str]:
-    """A proposal that leaves `share` of the gap unused: a ray cut shorter, a mixture with more of a_0, else the reason.
-
-    bound((1−α)f + αx) is affine in α where τ_s is known (docs/theory.md section 2), so the cut has a closed form. Where
-    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound.
-    """
-    divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
-    keep = 1.0
-    for j, shown in enumerate(proposal.evidence):
-        declared = float(known.baseline_cost[step, j]) + problem.baseline_cost_error[j]
-        gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
-        if not gap > 0.0:
-            return proposal, f"the gap under τ of constraint {j} is unknown: give Problem baseline_cost or gap_floor"
-        if shown.margin >= share * gap:
-            continue
-        if not (divisible and math.isfinite(declared)):
-            return proposal, f"the margin {shown.margin:.4g} of constraint {j} is under {share:g} of the gap {gap:.4g}"
-        keep = min(keep, (1.0 - share) * gap / (shown.bound - declared))
-    if keep == 0.0:
-        return proposal, f"to leave {share:g} of the gap unused leaves nothing to play but a_0"
-    if keep == 1.0:
-        return proposal, ""
-    return _shortened(proposal, known, keep * SHORTER, share, coin, problem.baseline_cost_error), ""
-
-
-def _shortened(
-    proposal: Proposal, known: KnownState, kept: float, share: float, coin: float, errors: tuple[float, ...]
-) -> Proposal:
-    """The proposal with `kept` of its way from a_0(s), and its bounds; `errors` e (M,) are those of τ_s."""
-    action, mixture = proposal.action, proposal.mixture
-    if mixture is not None:
-        mixture = diluted(known.actions, mixture, kept)
-        action = known.actions.action(*drawn_row(known.actions, mixture.probabilities, coin))
-    elif isinstance(action, StarAction):
-        shorter = StarAction(action.ray, action.length * kept)
-        kept, action = shorter.length / action.length, shorter
-    starts = [shown.baseline_cost + error for shown, error in zip(proposal.evidence, errors, strict=True)]
-    evidence = tuple(
-        replace(shown, bound=start + (shown.bound - start) * kept)
-        for shown, start in zip(proposal.evidence, starts, strict=True)
-    )
-    cut = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
-    feature = feature_of(known.actions, action)
-    return replace(proposal, action=action, feature=feature, evidence=evidence, detail=cut, mixture=mixture)
-
-
-# The judgment: from the state after some prefix of the log, and a request, to what is played. A pure function.
-
-LOOK_EVERY = 8
-"""One decision in so many looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
+Objection = tuple[str, str]
+"""What stands against a proposal: a reason in a word, and in a sentence. Both are empty if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What somebody asks: at `step` in `state`, observed at `observed_at`, now. `logged_state` is the state as JSON."""
+class Question:
+    """What somebody asks: at `step` in `state`, observed at `observed_at`, now.
+
+    `logged_state` is the state as JSON; `original` is it as the caller gave it, for errors.
+    """
 
     id: str
     key: str | None
@@ -133,18 +65,36 @@ class Request:
     logged_state: Any
     observed_at: float | None
     now: float
+    original: State = None
+
+    @classmethod
+    def of(cls, made: DecisionMade, states: StateCodec) -> "Question":
+        """What was asked, from the record of the decision."""
+        state, now = states.decode(detached(made.state)), math.nan if made.decided_at is None else made.decided_at
+        return cls(made.decision_id, made.key, made.episode, made.step, state, made.state, made.observed_at, now)
 
 
-class Judgment(NamedTuple):
-    """The body of a decision for the log, its certificates, and the gate's refusal, if there was one.
+def judge(replica: Replica, question: Question) -> tuple[DecisionMade, GateRefused | None]:
+    """What is played, and why; and the gate's refusal, if there was one. Changes nothing."""
+    learner, ledger = replica.learner, replica.ledger
+    known = looked_up(learner.problem, question.step, question.state, learner.look_up)
+    proposal: Decision | None = None
+    verdict: Verdict | None = None
+    try:
+        proposal, verdict, objection = _examined(learner, ledger, known, question)
+    except Exception as error:  # whatever failed in the learner or in the gate, a_0 needs nothing from them
+        objection = ("failed", f"{type(error).__name__}: {error}")
+    objection = _first_objection(replica, question, proposal, objection)
+    refused = None
+    if proposal is not None and verdict is not None and verdict.why:
+        refused = _refusal(question.id, proposal, verdict)
+    return _record(replica, question, known, proposal, verdict, objection), refused
 
-    `proposal` is the certificate of what was proposed, where that is not what is played.
-    """
 
-    body: dict[str, Any]
-    certificate: Certificate
-    proposal: Certificate | None
-    refused: GateRefused | None
+def safe_decision(replica: Replica, question: Question, reason: str, detail: str) -> DecisionMade:
+    """a_0 for a reason that lies outside the learner. It has no id, and is not for the log."""
+    known = looked_up(replica.learner.problem, question.step, question.state)
+    return _record(replica, replace(question, id="", key=None), known, None, None, (reason, detail))
 
 
 def looked_up(
@@ -166,55 +116,94 @@ def looked_up(
     return known
 
 
-def judge(replica: Replica, request: Request) -> Judgment:
-    """What is played, and why. Changes nothing; the same arguments give the same body, bit for bit."""
-    learner, ledger, head = replica.learner, replica.ledger, replica.head
-    known = looked_up(learner.problem, request.step, request.state, learner.look_up)
-    proposal: Proposal | None = None
-    verdict: Verdict | None = None
-    try:
-        proposal, verdict, objection = _examined(learner, ledger, known, request)
-    except Exception as error:  # whatever failed in the learner or in the gate, a_0 needs nothing from them
-        objection = ("failed", f"{type(error).__name__}: {error}")
-    objection = _first_objection(learner, ledger, request, proposal, objection)
-    return _judgment(learner, ledger, head, request, known, proposal, verdict, objection)
-
-
 def _examined(
-    learner: Learner, ledger: Ledger, known: KnownState, request: Request
-) -> tuple[Proposal, Verdict | None, tuple[str, str]]:
+    learner: Learner, ledger: Ledger, known: KnownState, question: Question
+) -> tuple[Decision, Verdict | None, Objection]:
     """The learner's proposal, cut for its margin in guarded mode, the gate's verdict, and what speaks against it."""
-    coin = coin_of(request.id) if learner.agent.mixes else 0.0
-    proposal, objection = proposal_of(learner.propose(request.step, request.state, known, coin)), ("", "")
+    coin = coin_of(question.id) if learner.agent.mixes else 0.0
+    proposal, objection = proposal_of(learner.propose(question.step, question.state, known, coin)), ("", "")
     if proposal.is_baseline:
         return proposal, None, objection
     if ledger.mode == "guarded":
-        proposal, short = with_margin(proposal, known, request.step, learner.problem, ledger.guards.margin_share, coin)
+        proposal, short = with_margin(proposal, known, learner.problem, ledger.guards.margin_share, coin)
         objection = ("margin", short) if short else objection
     drawn = None if proposal.mixture is None else Drawn(proposal.mixture, coin)
-    verdict = learner.gate.check(request.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
+    verdict = learner.gate.check(question.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
     return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection
 
 
-def halt(learner: Learner, ledger: Ledger) -> tuple[str, str]:
-    """(reason, detail) of what forbids everything but a_0, whatever was proposed; empty if nothing does."""
-    if ledger.stopped is not None:
-        return "stopped", f"by {ledger.stopped['by']}: {ledger.stopped['why']}"
-    if learner.alarm is not None or ledger.tripped is not None:
-        return "tripped", str(learner.alarm or (ledger.tripped or {})["message"])
-    return "", ""
+def proposal_of(decision: Decision) -> Decision:
+    """What the learner decided, as a proposal: a mixture is a_0 only if nothing else can be drawn, and a contradiction
+    is explained."""
+    mixture, detail = decision.mixture, decision.detail
+    if mixture is None and decision.reason != "alarm":
+        return decision
+    safe = decision.is_baseline if mixture is None else mixture.baseline >= 1.0
+    return replace(decision, is_baseline=safe, detail=detail or (CONTRADICTION if decision.reason == "alarm" else ""))
 
 
-def _first_objection(
-    learner: Learner, ledger: Ledger, request: Request, proposal: Proposal | None, found: tuple[str, str]
-) -> tuple[str, str]:
-    """(reason, detail) of the first thing that stands against the proposal; empty if nothing does."""
-    halted = halt(learner, ledger)
+def coin_of(id: str) -> float:
+    """The number in [0, 1) that draws a decision's action: a hash of its id, so that a replay draws the same."""
+    return (int.from_bytes(sha256(id.encode(errors="replace")).digest()[:8]) >> 11) * 2.0**-53
+
+
+def with_margin(
+    proposal: Decision, known: KnownState, problem: Problem, share: float, coin: float
+) -> tuple[Decision, str]:
+    """A proposal that leaves `share` of the gap unused: a ray cut shorter, a mixture with more of a_0, else the reason.
+
+    bound((1−α)f + αx) is affine in α where τ_s is known (docs/theory.md section 2), so the cut has a closed form. Where
+    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound.
+    """
+    divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
+    keep = 1.0
+    for j, shown in enumerate(proposal.evidence):
+        declared = float(known.baseline_cost[proposal.step, j]) + problem.baseline_cost_error[j]
+        gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
+        if not gap > 0.0:
+            return proposal, f"the gap under τ of constraint {j} is unknown: give Problem baseline_cost or gap_floor"
+        if shown.margin >= share * gap:
+            continue
+        if not (divisible and math.isfinite(declared)):
+            return proposal, f"the margin {shown.margin:.4g} of constraint {j} is under {share:g} of the gap {gap:.4g}"
+        keep = min(keep, (1.0 - share) * gap / (shown.bound - declared))
+    if keep == 0.0:
+        return proposal, f"to leave {share:g} of the gap unused leaves nothing to play but a_0"
+    if keep == 1.0:
+        return proposal, ""
+    kept, action, mixture = keep * SHORTER, proposal.action, proposal.mixture
+    if mixture is not None:
+        mixture = diluted(known.actions, mixture, kept)
+        action = known.actions.action(*drawn_row(known.actions, mixture.probabilities, coin))
+    elif isinstance(action, StarAction):
+        shorter = StarAction(action.ray, action.length * kept)
+        kept, action = shorter.length / action.length, shorter
+    evidence = []
+    for shown, error in zip(proposal.evidence, problem.baseline_cost_error, strict=True):
+        start = shown.baseline_cost + error
+        evidence.append(replace(shown, bound=start + (shown.bound - start) * kept))
+    detail = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
+    feature, bounds = feature_of(known.actions, action), tuple(evidence)
+    return replace(proposal, action=action, feature=feature, evidence=bounds, detail=detail, mixture=mixture), ""
+
+
+def halt(replica: Replica) -> Objection:
+    """What forbids everything but a_0, whatever was proposed; empty if nothing does."""
+    stopped, alarm = replica.ledger.stopped, replica.alarm
+    if stopped is not None:
+        return "stopped", f"by {stopped.by}: {stopped.why}"
+    return ("tripped", alarm) if alarm else ("", "")
+
+
+def _first_objection(replica: Replica, question: Question, proposal: Decision | None, found: Objection) -> Objection:
+    """The first thing that stands against the proposal; `found` is what the margin or the gate said of it."""
+    ledger = replica.ledger
+    guards, halted = ledger.guards, halt(replica)
     if halted[0]:
         return halted
-    late = stale(ledger.guards, request.observed_at, request.now, ledger.latest)
     if proposal is None:
         return found
+    late = guards.stale(question.observed_at, question.now, ledger.latest)
     if late:
         return "stale-input", late
     if proposal.is_baseline or found[0] == "gate-refused":
@@ -223,108 +212,83 @@ def _first_objection(
         return "shadow", "shadow mode: decided and logged, a_0 acts"
     if found[0]:
         return found
-    rate = over_rate(ledger.guards, ledger.mode, ledger.others())
+    rate = guards.over_rate(ledger.mode, ledger.others())
     if rate:
         return "rate", rate
-    bounds = tuple(shown.bound for shown in proposal.evidence)
-    budget = over_budget(ledger.guards, ledger.in_window(), bounds)
+    budget = guards.over_budget(ledger.in_window(), tuple(shown.bound for shown in proposal.evidence))
     return ("budget", budget) if budget else ("", "")
 
 
-def _judgment(
-    learner: Learner,
-    ledger: Ledger,
-    head: Head,
-    request: Request,
+def _record(
+    replica: Replica,
+    question: Question,
     known: KnownState,
-    proposal: Proposal | None,
+    proposal: Decision | None,
     verdict: Verdict | None,
-    objection: tuple[str, str],
-) -> Judgment:
-    """The body that the log gets: certificates of what is played, and of what was proposed if that is not the same."""
-    rests_on = (learner.version, *head, learner.model_hash(request.step))
-    offered = None if proposal is None or verdict is None else _offered(known, proposal, verdict, objection, rests_on)
-    if offered is not None and proposal is not None and not objection[0]:
-        certificate, played = offered, proposal.action
-    else:
-        certificate = _of_the_safe_action(learner.problem, known, request.step, proposal, objection, rests_on)
-        played = known.actions.action(-1, 0.0)
-    refused = None
-    if proposal is not None and verdict is not None and verdict.why:
-        refused = _refusal(request.id, proposal, verdict)
-    offered = None if offered is certificate else offered
-    body = {
-        "decision_id": request.id,
-        "key": request.key,
-        "episode": request.episode,
-        "step": request.step,
-        "state": request.logged_state,
-        "mode": ledger.mode,
-        "proposed": encode_action(played if proposal is None else proposal.action),
-        "played": encode_action(played),
-        "is_baseline": certificate.is_baseline,
-        "reason": certificate.reason,
-        "detail": certificate.detail,
-        "certificate": certificate.to_json(),
-        "observed_at": request.observed_at,
-        "decided_at": request.now if math.isfinite(request.now) else None,
-        "proposal": None if offered is None else offered.to_json(),
-        "certified": _certified(learner, ledger, request, known),
-        "drawn": None if proposal is None or certificate.mixture is None else proposal.feature.tolist(),
-        "safe_feature": known.actions.phi_0.tolist() if learner.remembers else None,
-    }
-    return Judgment(body, certificate, offered, refused)
+    objection: Objection,
+) -> DecisionMade:
+    """The record: the certificate of what is played, and that of what was proposed if it is not the same."""
+    learner, ledger, actions = replica.learner, replica.ledger, known.actions
+    reason, detail = objection if objection[0] or proposal is None else (proposal.reason, proposal.detail)
+    certify = partial(
+        Certificate,
+        reason=reason,
+        detail=detail,
+        data_version=learner.version,
+        seq=replica.head.seq,
+        head=replica.head.hash,
+        model_hash=learner.model_hash(question.step),
+    )
+    offered: Certificate | None = None
+    if proposal is not None and verdict is not None:  # with the gate's bounds
+        limits = tuple(Limit.of(shown, own) for shown, own in zip(proposal.evidence, verdict.bounds, strict=True))
+        mixed = None if proposal.mixture is None else parts_of(actions, proposal.mixture)
+        feature = tuple(proposal.mean_feature.tolist())
+        offered = certify(feature, limits, False, mixture=mixed)
+    phi_0 = tuple(actions.phi_0.tolist())
+    if proposal is not None and offered is not None and not objection[0]:
+        certificate, played, offered = offered, proposal.action, None
+    else:  # a_0 needs nothing from the learner but a reason
+        none = (Radius(math.inf, "none"),) * learner.problem.constraints
+        radii = none if proposal is None else tuple(shown.radius for shown in proposal.evidence)
+        limits = baseline_limits(learner.problem, known.baseline_cost[question.step], radii)
+        certificate, played = certify(phi_0, limits, True), actions.action(-1, 0.0)
+    drawn = None if proposal is None or certificate.mixture is None else tuple(proposal.feature.tolist())
+    return DecisionMade.trusted(
+        decision_id=question.id,
+        key=question.key,
+        episode=question.episode,
+        step=question.step,
+        state=question.logged_state,
+        mode=ledger.mode,
+        proposed=played if proposal is None else proposal.action,
+        played=played,
+        is_baseline=certificate.is_baseline,
+        reason=certificate.reason,
+        detail=certificate.detail,
+        certificate=certificate,
+        observed_at=question.observed_at,
+        decided_at=question.now if math.isfinite(question.now) else None,
+        proposal=offered,
+        certified=_certified(learner, ledger, question, known) if question.id else None,
+        drawn=drawn,
+        safe_feature=phi_0 if learner.remembers else None,
+    )
 
 
-def _certified(learner: Learner, ledger: Ledger, request: Request, known: KnownState) -> float | None:
+def _certified(learner: Learner, ledger: Ledger, question: Question, known: KnownState) -> float | None:
     """How much of D(s) is certified, or None. The first decision looks, then one in `LOOK_EVERY`, picked by its id, as
     many decisions that are made at once see the same ledger. A number for people: no decision may fail for it."""
-    if ledger.ever.decisions and crc32(request.id.encode(errors="replace")) % LOOK_EVERY:
+    if ledger.ever.decisions and crc32(question.id.encode(errors="replace")) % LOOK_EVERY:
         return None
     try:
-        share = learner.gate.certified(request.step, known)
+        share = learner.gate.certified(question.step, known)
     except Exception:
         return None
     return share if math.isfinite(share) else None
 
 
-RestsOn = tuple[int, int, str, str]
-"""What a certificate rests on: data version, seq and hash of the log, model hash."""
-
-
-def _offered(
-    known: KnownState, proposal: Proposal, verdict: Verdict, objection: tuple[str, str], rests_on: RestsOn
-) -> Certificate:
-    """The certificate of what was proposed, with the gate's bounds."""
-    limits = tuple(Limit.of(shown, own) for shown, own in zip(proposal.evidence, verdict.bounds, strict=True))
-    reason, detail = objection if objection[0] else (proposal.reason, proposal.detail)
-    mixture = proposal.mixture
-    if mixture is None:
-        return Certificate(tuple(proposal.feature.tolist()), limits, False, reason, detail, *rests_on)
-    feature = tuple(mixture.mean_feature.tolist())
-    return Certificate(feature, limits, False, reason, detail, *rests_on, mixture=parts_of(known.actions, mixture))
-
-
-def _of_the_safe_action(
-    problem: Problem,
-    known: KnownState,
-    step: int,
-    proposal: Proposal | None,
-    objection: tuple[str, str],
-    rests_on: RestsOn,
-) -> Certificate:
-    """The certificate of a_0(s), which needs nothing from the learner but a reason."""
-    radii = (Radius(math.inf, "none"),) * problem.constraints
-    reason, detail = objection
-    if proposal is not None:
-        radii = tuple(shown.radius for shown in proposal.evidence)
-        reason, detail = objection if reason else (proposal.reason, proposal.detail)
-    evidence = baseline_evidence(problem, known.baseline_cost[step], radii)
-    limits = tuple(Limit.of(shown) for shown in evidence)
-    return Certificate(tuple(known.actions.phi_0.tolist()), limits, True, reason, detail, *rests_on)
-
-
-def _refusal(id: str, proposal: Proposal, verdict: Verdict) -> GateRefused:
+def _refusal(id: str, proposal: Decision, verdict: Verdict) -> GateRefused:
     """Both sets of numbers, as text: some of them may not be finite."""
     shown = proposal.evidence
     theirs: dict[str, Any] = {
@@ -339,7 +303,7 @@ def _refusal(id: str, proposal: Proposal, verdict: Verdict) -> GateRefused:
     return GateRefused(decision_id=id, mine=mine, theirs=theirs, why=verdict.why)
 
 
-# Outcomes: everything about them is checked before anything is written, so that nothing in the log fails to apply.
+# Outcomes
 
 LARGEST = 1e100
 """Costs and rewards beyond this are refused at the door: their squares overflow, and what is logged must apply."""
@@ -348,42 +312,75 @@ FAR = 10.0
 """A cost further than this many σ outside ±B‖φ‖ contradicts the declared B or σ: a sensor failed, or another unit."""
 
 
-def outcome_body(
-    learner: Learner, decision: dict[str, Any], reward: Any, cost: Any, next_state: State, applied: Any
-) -> dict[str, Any]:
-    """The body of an outcome of this logged decision, or an InputError that names what cannot be used."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What somebody says was seen after a decision; `applied` is what was done, if that was not its action."""
+
+    decision_id: str
+    reward: Any
+    cost: Any
+    next_state: State = None
+    applied: Any = None
+
+
+def recorded(learner: Learner, made: DecisionMade, told: Outcome) -> OutcomeRecorded:
+    """The record of an outcome of this decision, or an InputError that names what cannot be used."""
     problem, states = learner.problem, learner.states
-    costs = checked_costs(cost, problem, needed=False)
-    if abs(checked_reward(reward)) > LARGEST:
-        raise InputError(f"reward {reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken sensor?")
-    feature = decision["drawn"] or decision["certificate"]["feature"]
-    done, bound = decision["played"], bounds_of(decision)
-    if applied is not None:
-        known = looked_up(problem, decision["step"], states.decode(decision["state"]))
-        if hasattr(applied, "__len__"):
-            feature, done, bound = checked_feature(applied, problem).tolist(), None, None
+    costs, reward = checked_costs(told.cost, problem, needed=False), checked_reward(told.reward)
+    if abs(reward) > LARGEST:
+        raise InputError(f"reward {told.reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken sensor?")
+    feature, limits = made.feature, made.certificate.limits
+    done: Action | None = made.played
+    bound = tuple(limit.bound for limit in limits) if all(math.isfinite(limit.bound) for limit in limits) else None
+    if told.applied is not None:
+        known = looked_up(problem, made.step, states.decode(made.state))
+        if hasattr(told.applied, "__len__"):
+            feature, done, bound = tuple(checked_feature(told.applied, problem).tolist()), None, None
         else:
-            action = checked_action(known.actions, applied)
-            done = encode_action(action)
-            if done != decision["played"]:
-                feature, bound = feature_of(known.actions, action).tolist(), None
+            done = action = checked_action(known.actions, told.applied)
+            if action != made.played:
+                feature, bound = tuple(feature_of(known.actions, action).tolist()), None
     if costs is not None:
-        _check_range(problem, decision["decision_id"], feature, costs)
-    return {
-        "decision_id": decision["decision_id"],
-        "step": decision["step"],
-        "state": decision["state"],
-        "feature": feature,
-        "applied": done,
-        "reward": checked_reward(reward),
-        "cost": None if costs is None else costs.tolist(),
-        "next_state": checked_next(problem, states, next_state, is_lean=learner.agent.visited is not None),
-        "bound": bound,
-        "drawn": bound is not None and decision["drawn"] is not None,
-        "rests_on": decision["certificate"]["seq"],
-        "safe_feature": decision["safe_feature"],
-        "safe_cost": safe_cost_of(decision),
-    }
+        _check_range(problem, made.decision_id, feature, costs)
+    safe = [limit.baseline_cost for limit in limits if limit.baseline_cost is not None]
+    return OutcomeRecorded.trusted(
+        decision_id=made.decision_id,
+        step=made.step,
+        state=made.state,
+        feature=feature,
+        applied=done,
+        reward=reward,
+        cost=None if costs is None else tuple(costs.tolist()),
+        next_state=checked_next(problem, states, told.next_state, is_lean=learner.agent.visited is not None),
+        bound=bound,
+        drawn=bound is not None and made.drawn is not None,
+        rests_on=made.certificate.seq,
+        safe_feature=made.safe_feature,
+        safe_cost=tuple(safe) if made.safe_feature is not None and len(safe) == len(limits) else None,
+    )
+
+
+def checked_action(actions: ActionSet, action: Any) -> Action:
+    """An action that is really in D(s), refused by name otherwise."""
+    count = len(actions.endpoints)
+    if isinstance(action, StarAction):
+        if not (actions.is_star and _is_index(action.ray, -1, count) and _is_length(action.length)):
+            kind = f"{count} rays, lengths 0 to 1" if actions.is_star else f"{count} single actions, no rays"
+            raise InputError(f"action {action!r} is not in D(s): this state has {kind}.")
+        return StarAction(int(action.ray), float(action.length))
+    if actions.is_star or not _is_index(action, 0, count):
+        kind = "rays: give a StarAction(ray, length)" if actions.is_star else f"actions 0 to {count - 1}"
+        raise InputError(f"action {action!r} is not in D(s): this state has {kind}.")
+    return int(action)
+
+
+def _is_index(value: Any, least: int, count: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value < count)
+
+
+def _is_length(value: Any) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and bool(0.0 <= value <= 1.0)
 
 
 def cost_limit(problem: Problem, feature: Any) -> Array:
@@ -400,18 +397,6 @@ def _check_range(problem: Problem, id: str, feature: Any, costs: Array) -> None:
             "failed, record cost=None, and reset_alarm. If such costs do happen, σ or B was declared too small, and "
             "nothing certified so far holds: declare larger ones (noise, gamma_norm) and start a new log."
         )
-
-
-def bounds_of(decision: dict[str, Any]) -> list[float] | None:
-    """The bounds (M,) of a logged decision's certificate, None if one is not a number."""
-    bounds = [limit["bound"] for limit in decision["certificate"]["limits"]]
-    return None if any(isinstance(bound, str) for bound in bounds) else bounds
-
-
-def safe_cost_of(decision: dict[str, Any]) -> list[float] | None:
-    """τ_s (M,) as it was declared when the decision was made; None if it is unknown, or not to be remembered."""
-    costs = [limit["baseline_cost"] for limit in decision["certificate"]["limits"]]
-    return None if decision["safe_feature"] is None or None in costs else costs
 
 
 def checked_next(problem: Problem, states: StateCodec, state: State, *, is_lean: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The agents as the advisor asks them: with a state that was looked up once and, for what is drawn, a coin."""
+"""A replica: learner and ledger after a prefix of the log. Whoever folds the same entries gets the same replica."""
 
 import hashlib
 import io
@@ -8,108 +8,55 @@ import tempfile
 import zipfile
 from base64 import b64decode, b64encode
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from tether.agents.agent import Choice, LeastSquaresAgent, arrays_in, check_step, checked_costs, checked_feature
+from tether.agents.agent import arrays_in, check_step, checked_costs, checked_feature
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
-from tether.kernels.model import ALL, STATE, VISITED, add_state, new_plan, new_scratch, new_tables
-from tether.kernels.plan import choose_alone
-from tether.kernels.ridge import observe_cost
+from tether.kernels.model import ALL, STATE
 from tether.live.gate import Gate, Terms, WeighedFacts
 from tether.live.log.store import Entry, Head, Store, genesis_of
-from tether.live.policy import LONGEST, Guards, Mode
-from tether.live.records import EDITION, StateCodec
+from tether.live.policy import LONGEST, Criteria, Guards, Mode
+from tether.live.records import (
+    EDITION,
+    EVENTS,
+    AlarmReset,
+    Algorithm,
+    Configured,
+    DecisionMade,
+    Event,
+    GateRefused,
+    Measured,
+    ModeChanged,
+    OutcomeRecorded,
+    Resumed,
+    StateCodec,
+    Stopped,
+    Tripped,
+    WarmStarted,
+    Withheld,
+    event_of,
+)
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Decision, State, Transition
 
-Algorithm = Literal["slucb-qvi", "rslucb-qvi"]
-ALGORITHMS: tuple[Algorithm, ...] = ("slucb-qvi", "rslucb-qvi")
 
-
-class LearnsFromLog(LeastSquaresAgent):
-    """The part of a live agent that learns: safe costs are remembered as the log says, and the problem is not asked."""
-
-    _logged_fact: tuple[Array, Array] | None = None
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the safe cost of a state is remembered once an outcome was seen there."""
-        return self.rules.memory == VISITED and not self._costs_are_unknown
-
-    def observe_with(self, transition: Transition, fact: tuple[Array, Array] | None) -> None:
-        """`observe`, with the fact (f (d,), τ_s (M,)) that was declared when the decision was made, if any."""
-        self._logged_fact = fact
-        try:
-            self.observe(transition)
-        finally:
-            self._logged_fact = None
-
-    def _fact_of(self, t: Transition) -> tuple[Array, Array] | None:
-        return self._logged_fact if self.remembers else None
-
-
-class LiveAgent(LearnsFromLog, SlucbQvi):
-    """The same algorithm, kernels and numbers as `SlucbQvi.propose`, with less work around them. For one thread."""
-
-    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        super().__init__(problem, config)
-        d, m = problem.dimension, problem.constraints
-        self._alone_tables, self._alone_plan = new_tables(d, 1, 1, m), new_plan(1, 1, m, d)
-        self._alone_scratch = new_scratch(d, m, 0, 0)
-
-    def _unplanned(self, step: int, known: KnownState) -> Choice:
-        """As in the base class, but the buffers for the one state are kept and filled again, not allocated."""
-        self._alone_tables.slots[0] = self._alone_tables.built[0] = 0
-        self._alone_tables = tables = add_state(self._alone_tables, known, known.baseline_cost[step : step + 1])
-        room = tables.features.shape[1]
-        if room > self._alone_scratch.projected.shape[1]:
-            self._alone_scratch = new_scratch(self.problem.dimension, self.problem.constraints, room, room)
-        plan, stage = self._alone_plan, step if self._stages > 1 else 0
-        plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
-        choose_alone(self.costs, self.values, self.rules, tables, plan, self._alone_scratch, step, stage)
-        return self._choice(step, known, plan)
-
-    def propose_at(self, step: int, state: State, known: KnownState, coin: float) -> Decision:
-        """`propose` for a state that was looked up already and where the trajectory goes on. Nothing is noted."""
-        told = self._told(state) if self._warms_up else known
-        choice = self._tripped(step, told) if self.tripped_by else self._unplanned(step, told)
-        return self._decide(step, state, choice)
-
-
-class LiveMixer(LearnsFromLog, RslucbQvi):
-    """RSLUCB-QVI whose coin comes with the question: the same question gets the same draw, now and in a replay."""
-
-    def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        super().__init__(problem, config, rng=np.random.default_rng(0))  # never asked: see _toss
-        self._coin = 1.0
-
-    @classmethod
-    def _from_config(cls, problem: Problem, config: dict[str, Any], **told: Any) -> Self:
-        return cls(problem, SlucbConfig(**config), **told)
-
-    def propose_at(self, step: int, state: State, known: KnownState, coin: float) -> Decision:
-        """`propose` for a state that was looked up already; `coin` in [0, 1) picks the action from the mixture."""
-        self._coin = coin
-        choice = self._tripped(step, known) if self.tripped_by else self._unplanned(step, known)
-        return self._decide(step, state, choice)
-
-    def _toss(self) -> float:
-        return self._coin
-
-
-def live_agent(algorithm: Algorithm) -> type[LiveAgent] | type[LiveMixer]:
-    """The class behind a name."""
-    return LiveMixer if algorithm == "rslucb-qvi" else LiveAgent
+def live_agent(algorithm: Algorithm, problem: Problem, config: SlucbConfig) -> SlucbQvi:
+    """The agent behind a name. Whoever asks RSLUCB-QVI brings the coin, so that a replay draws the same actions."""
+    if algorithm == "rslucb-qvi":
+        return RslucbQvi(problem, config, rng=np.random.default_rng(0))
+    return SlucbQvi(problem, config)
 
 
 # The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing.
@@ -135,10 +82,10 @@ def live_config(problem: Problem, algorithm: Algorithm = "slucb-qvi") -> SlucbCo
 
 
 class Learner:
-    """SLUCB-QVI, the gate's own sums and the monitor, after the outcomes of the log up to entry `seq`.
+    """The agent, the gate's own sums and the monitor, after the outcomes of the log up to entry `seq`.
 
     The state is a function of those entries alone: a plan is made at the start, and after an outcome whenever one is
-    due. So replicas of one log agree bit for bit, and so does a restart.
+    due. So replicas of one log agree bit for bit, and so does a restart. Deciding changes nothing.
     """
 
     def __init__(
@@ -150,9 +97,9 @@ class Learner:
         watch: bool = True,
         states: StateCodec | None = None,
     ) -> None:
-        self.problem, self.config = problem, config or live_config(problem, algorithm)
-        self.algorithm, self.states = algorithm, states or StateCodec()
-        self.agent: LiveAgent | LiveMixer = live_agent(algorithm)(problem, self.config)
+        self.problem, self.states = problem, states or StateCodec()
+        self.config = config or live_config(problem, algorithm)
+        self.agent = live_agent(algorithm, problem, self.config)
         if watch:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
@@ -163,8 +110,8 @@ class Learner:
         self._known: dict[int, KnownState] = {}
         self._proposed: dict[tuple[int, int], Decision] = {}
         self._is_table = isinstance(problem.states, range)
-        told = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
-        self._told = json.dumps(told, sort_keys=True).encode()
+        belongs_to = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
+        self._belongs_to = json.dumps(belongs_to, sort_keys=True)
 
     @property
     def version(self) -> int:
@@ -181,73 +128,66 @@ class Learner:
         """A test of the assumptions that failed, until it is reset."""
         return None if self.agent.watch is None else self.agent.watch.alarm
 
-    def apply(self, entry: Entry) -> None:
-        """Take the next entry of the log into account. Entries that teach nothing only move `seq`."""
-        if entry.seq != self.seq + 1:
-            raise InputError(f"entry {entry.seq} cannot follow entry {self.seq}: a log is applied without gaps.")
+    def apply(self, seq: int, event: Any) -> None:
+        """Take the next entry of the log into account. Events that teach nothing only move `seq`."""
+        if seq != self.seq + 1:
+            raise InputError(f"entry {seq} cannot follow entry {self.seq}: a log is applied without gaps.")
         if self._torn:
-            raise InputError(f"entry {entry.seq} was interrupted half-way: open the log anew, in a new Advisor.")
+            raise InputError(f"entry {seq} was interrupted half-way: open the log anew, in a new Advisor.")
         self._torn = True
         try:
-            if entry.kind == "outcome":
-                self._learn(entry.body)
-            elif entry.kind == "warm-start":
-                for row in entry.body["rows"]:
-                    self._learn(row)
-            elif entry.kind == "alarm-reset" and self.agent.watch is not None:
+            kind = type(event)
+            if kind is OutcomeRecorded:
+                self.learn(event)
+            elif kind is WarmStarted:
+                for row in event.rows:
+                    self.learn(row)
+            elif kind is AlarmReset and self.agent.watch is not None:
                 self._proposed.clear()
-                self.agent.watch.reset(str(entry.body["why"]))
+                self.agent.watch.reset(event.why)
         except (TetherError, LookupError, TypeError, ValueError) as error:
             raise InputError(
-                f"entry {entry.seq} ({entry.kind}) does not fit this problem: {error} Was the problem changed since? "
-                "Start a new log, and hand the old data to warm_start."
+                f"entry {seq} ({event and event.kind}) does not fit this problem: {error} Was the problem changed "
+                "since? Start a new log, and hand the old data to warm_start."
             ) from error
-        self.seq, self._torn = entry.seq, False
+        self.seq, self._torn = seq, False
 
-    def _learn(self, body: dict[str, Any]) -> None:
+    def learn(self, row: Measured) -> None:
         """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
         self._proposed.clear()  # before anything changes: an error half-way must not leave old proposals
-        step, cost, reward = int(body["step"]), body["cost"], body["reward"]
-        feature = np.array(body["feature"], dtype=np.float64)  # checked by whoever adds it first
-        costs = None if cost is None else np.array(cost, dtype=np.float64)
-        fact = None if reward is None else self._fact_in(body)
-        check_step(step, self.problem.horizon)
-        if reward is None:
-            self._learn_cost(step, checked_feature(feature, self.problem), costs)
+        feature = np.array(row.feature)  # checked by whoever adds it first
+        costs = None if row.cost is None else np.array(row.cost)
+        fact = None if row.reward is None else self._fact_in(row)
+        check_step(row.step, self.problem.horizon)
+        if row.reward is None:
+            self._learn_cost(row.step, checked_feature(feature, self.problem), costs)
         else:
-            state = self.states.decode(body["state"])
+            state = self.states.decode(row.state)
             # at H = 1 nothing follows: next states are logged, but would only fill tables
-            after = self.states.decode(body["next_state"]) if self.problem.horizon > 1 else None
-            told = None if costs is None else tuple(costs.tolist())
-            self.agent.observe_with(Transition(step, state, feature, float(reward), told, after), fact)
+            after = self.states.decode(row.next_state) if self.problem.horizon > 1 else None
+            self.agent.learn(Transition(row.step, state, feature, row.reward, row.cost, after), fact)
         if costs is not None:
-            self.gate.add(step, feature, costs)
+            self.gate.add(row.step, feature, costs)
         if fact is not None:
-            self.gate.remember(step, *fact)
+            self.gate.remember(row.step, *fact)
         if self.agent.plans_are_due:
             with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
                 self.agent.plan()
             weigh_alike(self.gate, self.agent)
         self._hashes.clear()
 
-    def _fact_in(self, body: dict[str, Any]) -> tuple[Array, Array] | None:
+    def _fact_in(self, row: Measured) -> tuple[Array, Array] | None:
         """(f (d,), τ_s (M,)) that an outcome carries, checked; None if it carries none, or if none are remembered."""
-        feature, cost = body.get("safe_feature"), body.get("safe_cost")
-        if not self.remembers or feature is None or cost is None:
+        if not self.remembers or row.safe_feature is None or row.safe_cost is None:
             return None
-        costs = checked_costs(tuple(cost), self.problem, needed=True)
-        return None if costs is None else (checked_feature(feature, self.problem), costs)
+        costs = checked_costs(row.safe_cost, self.problem, needed=True)
+        return None if costs is None else (checked_feature(row.safe_feature, self.problem), costs)
 
     def _learn_cost(self, step: int, feature: Array, costs: Array | None) -> None:
         """An old row without a reward: it teaches the cost alone."""
         if costs is None or costs.shape != (self.problem.constraints,):
             raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
-        agent = self.agent
-        stage = step if len(agent.costs.log_det) > 1 else 0
-        observe_cost(agent.costs, stage, feature, costs, agent.scratch.vectors)
-        agent.note_steps(1)
-        if agent.watch is not None:
-            agent.watch.observe(step, feature, costs)
+        self.agent.learn_cost(step, feature, costs)
 
     def look_up(self, state: State) -> KnownState:
         """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
@@ -271,12 +211,12 @@ class Learner:
             check_step(step, self.problem.horizon)
             known = self.look_up(state)
         if not self._is_table or type(state) is not int or self.agent.mixes:
-            return self.agent.propose_at(step, state, known, coin)
+            return self.agent.propose(step, state, known, coin)
         found = self._proposed.get((step, state))
         if found is None:
             if len(self._proposed) >= MOST_KNOWN:
                 self._proposed.clear()
-            found = self._proposed[step, state] = self.agent.propose_at(step, state, known, coin)
+            found = self._proposed[step, state] = self.agent.propose(step, state, known, coin)
         return found
 
     def prepare(self, step: int) -> None:
@@ -289,8 +229,8 @@ class Learner:
         found = self._hashes.get(step)
         if found is None:
             agent = self.agent
-            stage = step if len(agent.costs.log_det) > 1 else 0
-            digest = hashlib.sha256(self._told)
+            stage = agent.stage_of(step)
+            digest = hashlib.sha256(self._belongs_to.encode())
             # `owed` is of the tables, which no live decision reads; `grid` is a constant
             sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name and name != ".grid"]
             for array in (*sums, agent.values.factor, *self.gate.arrays().values()):
@@ -310,46 +250,34 @@ class Learner:
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, array, allow_pickle=False)
             files[f"gate/{name}.npy"] = buffer.getvalue()
-        watch = self.agent.watch is not None
-        header = {"format": FORMAT, "seq": self.seq, "watch": watch, "told": self._told.decode()}
+        header = {"format": FORMAT, "seq": self.seq, "watch": self.agent.watch is not None, "told": self._belongs_to}
         files["learner.json"] = json.dumps(header, sort_keys=True).encode()
         return _packed(files)
 
-    @classmethod
-    def from_bytes(
-        cls,
-        data: bytes,
-        problem: Problem,
-        config: SlucbConfig | None = None,
-        *,
-        algorithm: Algorithm = "slucb-qvi",
-        states: StateCodec | None = None,
-    ) -> Self:
-        """The learner as it was. Bytes of another problem, configuration or format are refused."""
+    def restored(self, data: bytes) -> Self:
+        """Fill a fresh learner with what was saved. Bytes of another problem, configuration or format are a
+        StateFileError, after which it is of no use."""
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as packed:
                 files = {name: packed.read(name) for name in packed.namelist()}
             header = json.loads(files["learner.json"])
-            learner = cls(problem, config, algorithm=algorithm, watch=bool(header["watch"]), states=states)
-            if header["format"] != FORMAT or header["told"] != learner._told.decode():
+            if header["format"] != FORMAT or header["told"] != self._belongs_to:
                 raise StateFileError("the snapshot is of another problem, configuration or format.")
-            learner._take(files, header)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "agent"
+                agent = {name.removeprefix("agent/"): files[name] for name in files if name.startswith("agent/")}
+                path.write_bytes(_packed(agent))
+                self.agent = type(self.agent).restore(path, self.problem)
+            self.gate.take(
+                {
+                    name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
+                    for name in self.gate.arrays()
+                }
+            )
+            self.seq = int(header["seq"])
         except (LookupError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise StateFileError(f"the snapshot is not a complete learner: {error}.") from error
-        return learner
-
-    def _take(self, files: dict[str, bytes], header: dict[str, Any]) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "agent"
-            inner = {name.removeprefix("agent/"): data for name, data in files.items() if name.startswith("agent/")}
-            path.write_bytes(_packed(inner))
-            self.agent = type(self.agent).restore(path, self.problem)
-        arrays = {
-            name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
-            for name in self.gate.arrays()
-        }
-        self.gate.take(arrays)
-        self.seq = int(header["seq"])
+        return self
 
 
 def terms_of(agent: SlucbQvi) -> Terms:
@@ -372,7 +300,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
     )
 
 
-def gate_of(agent: LiveAgent | LiveMixer) -> Gate:
+def gate_of(agent: SlucbQvi) -> Gate:
     """A gate before the first outcome: with the safe costs of all listed states, if they are facts from the start."""
     gate, problem = Gate(terms_of(agent)), agent.problem
     if agent.rules.memory == ALL:
@@ -385,7 +313,7 @@ def gate_of(agent: LiveAgent | LiveMixer) -> Gate:
     return gate
 
 
-def weigh_alike(gate: Gate, agent: LiveAgent | LiveMixer) -> None:
+def weigh_alike(gate: Gate, agent: SlucbQvi) -> None:
     """Tell the gate where the learner has weighed its facts anew: any weight is valid, but both must use the same."""
     if isinstance(gate.facts, WeighedFacts):
         facts = agent.costs.facts
@@ -403,9 +331,6 @@ def _packed(files: dict[str, bytes]) -> bytes:
 
 
 # The ledger: what the log says about mode, switch, guards and counts. A fold, like the learner.
-
-ORDERS = frozenset({"mode", "stopped", "resumed", "alarm-reset"})
-"""Entries by which people change what may be played. Their number tells whether one was given since it was read."""
 
 
 @dataclass
@@ -426,23 +351,22 @@ class Counts:
     excess: list[float] = field(default_factory=list)
     square: list[float] = field(default_factory=list)
 
-    def decided(self, body: dict[str, Any]) -> None:
+    def decided(self, made: DecisionMade) -> None:
         """One decision more."""
         self.decisions += 1
-        self.baseline += bool(body["is_baseline"])
-        self.proposed += body["proposal"] is not None or not body["is_baseline"]
+        self.baseline += made.is_baseline
+        self.proposed += made.proposal is not None or not made.is_baseline
 
-    def seen(self, body: dict[str, Any]) -> None:
+    def seen(self, outcome: OutcomeRecorded) -> None:
         """One outcome more."""
-        cost, bound = body["cost"], body["bound"]
         self.outcomes += 1
-        self.costs += cost is not None
-        if cost is not None and bound is not None:
+        self.costs += outcome.cost is not None
+        if outcome.cost is not None and outcome.bound is not None:
             self.compared += 1
-            self.drawn += body["drawn"]
-            for j, (z, limit) in enumerate(zip(cost, bound, strict=True)):
+            self.drawn += outcome.drawn
+            for j, (z, limit) in enumerate(zip(outcome.cost, outcome.bound, strict=True)):
                 self.excess[j] += z - limit
-                self.square[j] += (z - limit) ** 2 if body["drawn"] else 0.0
+                self.square[j] += (z - limit) ** 2 if outcome.drawn else 0.0
 
 
 class Window:
@@ -492,87 +416,98 @@ class Window:
 class Ledger:
     """Everything but the learner that a decision depends on, after the entries of the log so far.
 
-    `stopped` and `tripped` are the bodies of the entries that did it, None while nothing did. `recent` holds 1 for each
-    of the last decisions that did not play a_0, `spent` (M,) the costs of the last outcomes (all of them: `total`),
-    `latest` the newest time of a decision, `certified` the share of D(s) that was certified when last looked at.
-    `began` is the entry that set `since` to zero: decisions that rest on an older one belong to the time before.
-    `orders` counts what people ordered.
+    `stopped` and `tripped` are the events that did it, None while nothing did. `recent` holds 1 for each of the last
+    decisions that did not play a_0, `spent` (M,) the costs of the last outcomes (all of them: `total`), `latest` the
+    newest time of a decision, `certified` the share of D(s) that was certified when last looked at. `began` is the
+    entry that set `since` to zero: decisions that rest on an older one belong to the time before. `orders` counts what
+    people ordered, which tells whether an order was given since the ledger was read.
     """
 
     def __init__(self, threshold: tuple[float, ...]) -> None:
         self.threshold = threshold
         self.mode: Mode = "shadow"
-        self.stopped: dict[str, Any] | None = None
-        self.tripped: dict[str, Any] | None = None
+        self.stopped: Stopped | None = None
+        self.tripped: Tripped | None = None
         self.alarms = 0
         self.orders = 0
         self.latest = 0.0
         self.certified = 0.0
-        self.settings: dict[str, Any] | None = None
+        self.settings: Configured | None = None
         self.guards = Guards()
         self.recent = Window(self.guards.rate_window - 1, "u1")
         self.spent = tuple(Window(0) for _ in threshold)
         self.total = [0.0] * len(threshold)
         self.ever, self.since, self.began = self._zero(), self._zero(), 0
+        self._folds: dict[type, Callable[[int, Any], None]] = {
+            DecisionMade: self._decided,
+            OutcomeRecorded: self._seen,
+            Withheld: self._withheld,
+            GateRefused: self._refused,
+            ModeChanged: self._mode_changed,
+            Stopped: self._stopped,
+            Resumed: self._resumed,
+            Tripped: self._tripped,
+            AlarmReset: self._alarm_reset,
+            Configured: self._configured,
+        }
 
     def _zero(self) -> Counts:
         return Counts(excess=[0.0] * len(self.threshold), square=[0.0] * len(self.threshold))
 
-    def _begin(self, seq: int) -> None:
-        self.since, self.began = self._zero(), seq
+    def apply(self, seq: int, event: Event | None) -> None:
+        """Take the next entry of the log into account: one method for each kind of event that matters here."""
+        fold = self._folds.get(type(event))
+        if fold is not None:
+            fold(seq, event)
 
-    def apply(self, entry: Entry) -> None:
-        """Take the next entry of the log into account."""
-        body = entry.body
-        self.orders += entry.kind in ORDERS
-        match entry.kind:
-            case "decision":
-                self._decided(body)
-            case "outcome":
-                self._seen(body)
-            case "withheld":  # what acted was a_0
-                self.ever.baseline += 1
-                self.since.baseline += 1
-            case "gate-refused":
-                self.ever.refusals += 1
-                self.since.refusals += 1
-            case "mode":
-                self.mode = body["mode"]
-                self._begin(entry.seq)
-            case "stopped":
-                self.stopped = body
-            case "resumed":
-                self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
-            case "tripped":
-                self.tripped = body
-                self.alarms = max(self.alarms, body["number"] + 1)
-            case "alarm-reset":
-                self.tripped = None
-                self._begin(entry.seq)
-            case "configured":
-                self._configured(body)
+    def _decided(self, _: int, made: DecisionMade) -> None:
+        self.ever.decided(made)
+        if made.certificate.seq >= self.began:
+            self.since.decided(made)
+        self.recent.append(int(not made.is_baseline))
+        if made.certified is not None:
+            self.certified = made.certified
+        if made.decided_at is not None:
+            self.latest = max(self.latest, made.decided_at)
 
-    def _decided(self, body: dict[str, Any]) -> None:
-        self.ever.decided(body)
-        if body["certificate"]["seq"] >= self.began:
-            self.since.decided(body)
-        self.recent.append(int(not body["is_baseline"]))
-        if body["certified"] is not None:
-            self.certified = body["certified"]
-        if body["decided_at"] is not None:
-            self.latest = max(self.latest, body["decided_at"])
-
-    def _seen(self, body: dict[str, Any]) -> None:
-        self.ever.seen(body)
-        if body.get("rests_on", 0) >= self.began:
-            self.since.seen(body)
-        cost = [min(tau, 1e300) for tau in self.threshold] if body["cost"] is None else body["cost"]
+    def _seen(self, _: int, outcome: OutcomeRecorded) -> None:
+        self.ever.seen(outcome)
+        if outcome.rests_on >= self.began:
+            self.since.seen(outcome)
+        cost = [min(tau, 1e300) for tau in self.threshold] if outcome.cost is None else outcome.cost
         for j, z in enumerate(cost):
             self.spent[j].append(z)
             self.total[j] += z
 
-    def _configured(self, body: dict[str, Any]) -> None:
-        self.settings, self.guards = body, Guards.from_json(body["guards"])
+    def _withheld(self, _: int, note: Withheld) -> None:
+        self.ever.baseline += 1  # what acted was a_0
+        self.since.baseline += 1
+
+    def _refused(self, _: int, refused: GateRefused) -> None:
+        self.ever.refusals += 1
+        self.since.refusals += 1
+
+    def _mode_changed(self, seq: int, order: ModeChanged) -> None:
+        self.orders += 1
+        self.mode, self.since, self.began = order.mode, self._zero(), seq
+
+    def _stopped(self, _: int, order: Stopped) -> None:
+        self.orders += 1
+        self.stopped = order
+
+    def _resumed(self, _: int, order: Resumed) -> None:
+        self.orders += 1
+        self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
+
+    def _tripped(self, _: int, alarm: Tripped) -> None:
+        self.tripped, self.alarms = alarm, max(self.alarms, alarm.number + 1)
+
+    def _alarm_reset(self, seq: int, order: AlarmReset) -> None:
+        self.orders += 1
+        self.tripped, self.since, self.began = None, self._zero(), seq
+
+    def _configured(self, _: int, settings: Configured) -> None:
+        self.settings, self.guards = settings, Guards.from_json(settings.guards)
         self.recent.resize(self.guards.rate_window - 1)  # the decision that is asked about is the last of its window
         for window in self.spent:
             window.resize(self.guards.budget_window or 0)
@@ -587,22 +522,53 @@ class Ledger:
         """How many of the decisions before the next one, in its window, did not play a_0."""
         return int(self.recent.sum())
 
+    def unmet(self, criteria: Criteria, noise: tuple[float, ...], alarm: str) -> tuple[str, ...]:
+        """Each criterion for the next mode that the log does not meet, with its value and its limit."""
+        since, found = self.since, []
+        if alarm:
+            found.append(f"an alarm is on ({alarm}): reset_alarm first")
+        if self.stopped is not None:
+            found.append("the kill switch is on: resume first")
+        if since.outcomes < criteria.outcomes:
+            found.append(f"{since.outcomes} outcomes recorded in this mode, the least is {criteria.outcomes}")
+        answered = since.outcomes / since.decisions if since.decisions else 0.0
+        if answered < criteria.answered:
+            found.append(f"{answered:.2f} of the decisions have an outcome, the least share is {criteria.answered:.2f}")
+        costs = since.costs / since.outcomes if since.outcomes else 0.0
+        if costs < criteria.costs:
+            found.append(f"{costs:.2f} of the outcomes have a cost, the least share is {criteria.costs:.2f}")
+        if since.refusals > criteria.refusals:
+            found.append(f"{since.refusals} refusals by the gate, the most is {criteria.refusals}")
+        for j, sigma in enumerate(noise):
+            if since.compared and isfinite(criteria.excess):
+                mean = since.excess[j] / since.compared
+                # noise alone, but for what was drawn, which scatters around its mixture's mean as well
+                scatter = (since.compared - since.drawn) * sigma**2 + max(since.drawn * sigma**2, since.square[j])
+                limit = criteria.excess * sqrt(scatter) / since.compared
+                if not mean <= limit:
+                    found.append(
+                        f"cost {j} exceeded its bounds by {mean:.4g} on average over {since.compared} outcomes, the "
+                        f"most is {limit:.4g}"
+                    )
+        return tuple(found)
+
     def to_json(self) -> dict[str, Any]:
         """Everything that the future depends on."""
-        names = ("mode", "stopped", "tripped", "alarms", "orders", "latest", "certified", "settings", "total", "began")
-        counts = {"ever": asdict(self.ever), "since": asdict(self.since)}
-        plain = {name: getattr(self, name) for name in names}
-        spent = [window.to_text() for window in self.spent]
-        return {**plain, **counts, "recent": self.recent.to_text(), "spent": spent}
+        plain = {name: getattr(self, name) for name in PLAIN}
+        events = {name: None if (event := getattr(self, name)) is None else event.model_dump() for name in HELD}
+        windows = {"recent": self.recent.to_text(), "spent": [window.to_text() for window in self.spent]}
+        return {**plain, **events, **windows, "ever": asdict(self.ever), "since": asdict(self.since)}
 
     @classmethod
     def from_json(cls, threshold: tuple[float, ...], saved: dict[str, Any]) -> Self:
         """The reverse of `to_json`."""
         ledger = cls(threshold)
         if saved["settings"] is not None:
-            ledger._configured(saved["settings"])
-        for name in ("mode", "stopped", "tripped", "alarms", "orders", "latest", "certified", "total", "began"):
+            ledger._configured(0, Configured(**saved["settings"]))
+        for name in PLAIN:
             setattr(ledger, name, saved[name])
+        ledger.stopped = None if saved["stopped"] is None else Stopped(**saved["stopped"])
+        ledger.tripped = None if saved["tripped"] is None else Tripped(**saved["tripped"])
         ledger.ever, ledger.since = Counts(**saved["ever"]), Counts(**saved["since"])
         ledger.recent.take_text(saved["recent"])
         for window, text in zip(ledger.spent, saved["spent"], strict=True):
@@ -614,38 +580,34 @@ class Ledger:
         return json.dumps(self.to_json(), sort_keys=True).encode()
 
 
-# A replica: learner and ledger after a prefix of the log. Restart is a snapshot and a replay, equal bit for bit.
+PLAIN = ("mode", "alarms", "orders", "latest", "certified", "total", "began")
+HELD = ("settings", "stopped", "tripped")
+
+
+# The replica: both, and where in the chain they stand. Restart is a snapshot and a replay, equal bit for bit.
 
 PAGE = 1000
 
 
 class Replica:
-    """The fold over the log up to `head`. Whoever folds the same entries gets the same replica."""
+    """The fold over the log up to `head`."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        config: SlucbConfig | None,
-        genesis: str,
-        *,
-        algorithm: Algorithm = "slucb-qvi",
-        watch: bool = True,
-        states: StateCodec | None = None,
-    ) -> None:
-        self.problem = problem
-        self.learner = Learner(problem, config, algorithm=algorithm, watch=watch, states=states)
-        self.ledger = Ledger(problem.threshold)
+    def __init__(self, learner: Learner, genesis: str) -> None:
+        self.learner, self.ledger = learner, Ledger(learner.problem.threshold)
         self.head = Head(0, genesis)
 
-    def apply(self, entry: Entry) -> None:
-        """Take the next entry into account; refused if it does not continue the chain."""
+    def apply(self, entry: Entry, event: Event | None = None) -> None:
+        """Take the next entry into account, refused if it does not continue the chain; `event` is what it holds, if
+        that is at hand. Kinds that this version does not know change nothing."""
         if entry.seq != self.head.seq + 1 or entry.previous != self.head.hash:
             raise AlteredLog(
                 f"entry {entry.seq} does not continue the log after entry {self.head.seq}: run `tether audit verify`.",
                 entry.seq,
             )
-        self.learner.apply(entry)
-        self.ledger.apply(entry)
+        if event is None and entry.kind in EVENTS:
+            event = event_of(entry)
+        self.learner.apply(entry.seq, event)
+        self.ledger.apply(entry.seq, event)
         self.head = Head(entry.seq, entry.hash)
 
     def catch_up(self, store: Store, until: int | None = None) -> int:
@@ -660,75 +622,60 @@ class Replica:
                 break
         return self.head.seq - before
 
+    @property
+    def alarm(self) -> str:
+        """The alarm that is on, in words; empty if none is."""
+        if self.learner.alarm is not None:
+            return str(self.learner.alarm)
+        return "" if self.ledger.tripped is None else self.ledger.tripped.message
+
     def to_bytes(self) -> bytes:
         """A snapshot; the same state gives the same bytes."""
-        learner = self.learner.to_bytes()
         header = json.dumps({"head": self.head, "ledger": self.ledger.to_json()}, sort_keys=True).encode()
-        return struct.pack(">Q", len(header)) + header + learner
+        return struct.pack(">Q", len(header)) + header + self.learner.to_bytes()
 
     @classmethod
-    def from_bytes(
-        cls,
-        data: bytes,
-        problem: Problem,
-        config: SlucbConfig | None,
-        *,
-        algorithm: Algorithm = "slucb-qvi",
-        states: StateCodec | None = None,
-    ) -> Self:
-        """The reverse of `to_bytes`. Bytes of another problem, configuration or format give a StateFileError."""
+    def from_bytes(cls, data: bytes, fresh: Learner) -> Self:
+        """The reverse of `to_bytes`, into a fresh learner. Bytes that do not fit it are a StateFileError."""
+        replica = cls(fresh, "")
         try:
             (size,) = struct.unpack(">Q", data[:8])
             header: dict[str, Any] = json.loads(data[8 : 8 + size])
-            replica = cls.__new__(cls)
-            replica.problem = problem
-            replica.ledger = Ledger.from_json(problem.threshold, header["ledger"])
+            replica.ledger = Ledger.from_json(fresh.problem.threshold, header["ledger"])
             replica.head = Head(*header["head"])
         except (struct.error, LookupError, ValueError, TypeError) as error:
             raise StateFileError(f"the snapshot is not complete: {error}.") from error
-        replica.learner = Learner.from_bytes(data[8 + size :], problem, config, algorithm=algorithm, states=states)
+        fresh.restored(data[8 + size :])
         return replica
 
 
-def settings_of(store: Store) -> dict[str, Any] | None:
+def settings_of(store: Store) -> Configured | None:
     """What the log was started with, None if it is empty: its first entry says so."""
-    first = [entry.genuine() for entry in store.read(0, 1)]
-    if not first:
+    first = next((entry.genuine() for entry in store.read(0, 1)), None)
+    if first is None:
         return None
-    if first[0].kind != "configured":
+    if first.kind != Configured.kind:
         raise InputError(
-            f"this log begins with a {first[0].kind!r} entry, not with a configuration: it was not written by an "
+            f"this log begins with a {first.kind!r} entry, not with a configuration: it was not written by an "
             "Advisor. Give the Advisor a log of its own."
         )
-    if first[0].body.get("edition") != EDITION:
+    if first.body.get("edition") != EDITION:
         raise InputError(
             "this log was started by another version of Tether, whose entries mean something else. Read it with that "
             "version, or start a new log and hand the old data to warm_start."
         )
-    return first[0].body
+    return Configured.read(first)
 
 
-def load(
-    store: Store,
-    problem: Problem,
-    config: SlucbConfig | None,
-    *,
-    algorithm: Algorithm = "slucb-qvi",
-    watch: bool,
-    states: StateCodec | None,
-) -> Replica:
+def load(store: Store, learner: Callable[[], Learner]) -> Replica:
     """The replica at the end of the log: the newest snapshot that can be used, and what came after it."""
     replica: Replica | None = None
     snapshot = store.latest_snapshot()
     if snapshot is not None:
-        try:
-            replica = Replica.from_bytes(snapshot.data, problem, config, algorithm=algorithm, states=states)
-        except StateFileError:  # of an older version, say: the log alone decides, a snapshot only saves time
-            replica = None
-        if replica is not None and replica.head.seq != snapshot.seq:
-            replica = None
+        with suppress(StateFileError):  # of an older version, say: the log alone decides, a snapshot only saves time
+            found = Replica.from_bytes(snapshot.data, learner())
+            replica = found if found.head.seq == snapshot.seq else None
     if replica is None:
-        genesis = genesis_of(store.identity())
-        replica = Replica(problem, config, genesis, algorithm=algorithm, watch=watch, states=states)
+        replica = Replica(learner(), genesis_of(store.identity()))
     replica.catch_up(store)
     return replica

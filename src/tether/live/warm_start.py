@@ -11,7 +11,7 @@ from tether.agents.agent import check_step, checked_costs, checked_feature, chec
 from tether.errors import InputError, TetherError
 from tether.live.judge import FAR, LARGEST, checked_next, cost_limit
 from tether.live.log.store import Appended, Draft, Store, canonical
-from tether.live.records import StateCodec, WarmStarted, as_logged, detached, retyped
+from tether.live.records import Measured, StateCodec, WarmStarted, as_logged, detached, retyped
 from tether.problem.problem import KnownState, Problem
 from tether.records import State
 
@@ -22,8 +22,6 @@ ROWS_PER_ENTRY = 100
 """Each row has a key of its own, and a store that finds keys taken reads the whole entry for each of them."""
 
 KEYS_AT_ONCE = 10_000
-
-FACT = ("safe_feature", "safe_cost")
 
 Duplicates = Literal["refuse", "drop", "keep", "new"]
 
@@ -96,7 +94,7 @@ def _check_lengths(features: Any, columns: dict[str, Any]) -> int:
     return count
 
 
-def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, Any]) -> dict[str, Any]:
+def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, Any]) -> Measured:
     """One row as the log holds it, checked."""
     step = 0 if picked["steps"] is None else picked["steps"]
     check_step(step, problem.horizon)
@@ -119,22 +117,19 @@ def _row(problem: Problem, states: StateCodec, feature: Any, picked: dict[str, A
     seen, after = picked["states"], picked["next_states"]
     is_used = reward is not None  # without a reward nothing is learned of states: they are logged, and never read
     logged, known = _checked_seen(problem, states, seen) if is_used else (detached(states.encode(seen)), None)
-    return {
-        "step": int(step),
-        "state": logged,
-        "feature": x.tolist(),
-        "reward": reward,
-        "cost": None if z is None else z.tolist(),
-        "next_state": checked_next(problem, states, after, is_lean=True) if is_used else detached(states.encode(after)),
-        **_fact(known, int(step)),
-    }
-
-
-def _fact(known: KnownState | None, step: int) -> dict[str, Any]:
-    """What is declared of a_0 in a row's state, as outcomes have it; nulls if there is nothing to remember."""
-    if known is None or not np.isfinite(known.baseline_cost[step]).all():
-        return dict.fromkeys(FACT)
-    return dict(zip(FACT, (known.actions.phi_0.tolist(), known.baseline_cost[step].tolist()), strict=True))
+    safe_feature = safe_cost = None  # what is declared of a_0 in the row's state: a fact to be remembered
+    if known is not None and np.isfinite(known.baseline_cost[step]).all():
+        safe_feature, safe_cost = tuple(known.actions.phi_0.tolist()), tuple(known.baseline_cost[step].tolist())
+    return Measured(
+        step=int(step),
+        state=logged,
+        feature=tuple(x.tolist()),
+        reward=reward,
+        cost=None if z is None else tuple(z.tolist()),
+        next_state=checked_next(problem, states, after, is_lean=True) if is_used else detached(states.encode(after)),
+        safe_feature=safe_feature,
+        safe_cost=safe_cost,
+    )
 
 
 def _checked_seen(problem: Problem, states: StateCodec, state: State) -> tuple[Any, KnownState | None]:
@@ -154,7 +149,7 @@ def _checked_seen(problem: Problem, states: StateCodec, state: State) -> tuple[A
     return logged, known
 
 
-def _without_duplicates(rows: list[dict[str, Any]], duplicates: Duplicates) -> list[dict[str, Any]]:
+def _without_duplicates(rows: list[Measured], duplicates: Duplicates) -> list[Measured]:
     if duplicates in ("keep", "new"):
         return rows
     texts = [_measured(row) for row in rows]
@@ -172,9 +167,9 @@ def _without_duplicates(rows: list[dict[str, Any]], duplicates: Duplicates) -> l
     return list(dict(zip(texts, rows, strict=True)).values())
 
 
-def _keyed(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _keyed(rows: list[Measured]) -> dict[str, Measured]:
     """Key -> row. A key is a digest of the row, and the number of equal ones before it: each occurs once in a log."""
-    keyed: dict[str, dict[str, Any]] = {}
+    keyed: dict[str, Measured] = {}
     before = Counter[str]()
     for row in rows:
         digest = _digest(_measured(row))
@@ -183,7 +178,7 @@ def _keyed(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return keyed
 
 
-def _without_known(store: Store, keyed: dict[str, dict[str, Any]], duplicates: Duplicates) -> dict[str, dict[str, Any]]:
+def _without_known(store: Store, keyed: dict[str, Measured], duplicates: Duplicates) -> dict[str, Measured]:
     """The rows that no warm start of this log brought in before; where some may not be skipped, they are refused."""
     keys, known = list(keyed), dict[str, int]()
     for first in range(0, len(keys), KEYS_AT_ONCE):
@@ -198,12 +193,12 @@ def _without_known(store: Store, keyed: dict[str, dict[str, Any]], duplicates: D
     return {key: row for key, row in keyed.items() if key not in known}
 
 
-def _measured(row: dict[str, Any]) -> str:
+def _measured(row: Measured) -> str:
     """What makes a row this row: all but what was declared of a_0, which may change for the same measurement."""
-    return canonical({name: value for name, value in row.items() if name not in FACT})
+    return canonical(row.model_dump(mode="json", exclude={"safe_feature", "safe_cost"}))
 
 
-def _drafts(keyed: dict[str, dict[str, Any]], source: str) -> list[Draft]:
+def _drafts(keyed: dict[str, Measured], source: str) -> list[Draft]:
     """Rows in entries of a readable size."""
     keys, drafts = list(keyed), []
     for first in range(0, len(keys), ROWS_PER_ENTRY):

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError
+from tether.problem.options import settle
 from tether.records import Action, Array, StarAction
 
 NORM_TOLERANCE = 1e-9
@@ -20,14 +21,13 @@ class FiniteActions:
     baseline: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", as_feature_rows(self.features, "features"))
-        is_index = isinstance(self.baseline, int | np.integer) and 0 <= self.baseline < len(self.features)
-        if not is_index:
+        features = as_feature_rows(self.features, "features")
+        if not (isinstance(self.baseline, int | np.integer) and 0 <= self.baseline < len(features)):
             raise InputError(
-                f"baseline is action {self.baseline}, but there are {len(self.features)} actions: "
-                f"give an index from 0 to {len(self.features) - 1}."
+                f"baseline is action {self.baseline}, but there are {len(features)} actions: "
+                f"give an index from 0 to {len(features) - 1}."
             )
-        object.__setattr__(self, "baseline", int(self.baseline))
+        settle(self, features=features, baseline=int(self.baseline))
 
     @property
     def endpoints(self) -> Array:
@@ -58,13 +58,12 @@ class StarActions:
     endpoints: Array
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "endpoints", as_feature_rows(self.endpoints, "endpoints"))
-        phi_0 = as_feature_rows([self.phi_0], "phi_0")[0]
-        if phi_0.shape != self.endpoints.shape[1:]:
+        phi_0, endpoints = as_feature_rows([self.phi_0], "phi_0")[0], as_feature_rows(self.endpoints, "endpoints")
+        if phi_0.shape != endpoints.shape[1:]:
             raise InputError(
-                f"phi_0 has {phi_0.size} entries but endpoints have {self.endpoints.shape[1]}: both live in R^d."
+                f"phi_0 has {phi_0.size} entries but endpoints have {endpoints.shape[1]}: both live in R^d."
             )
-        object.__setattr__(self, "phi_0", phi_0)
+        settle(self, phi_0=phi_0, endpoints=endpoints)
 
     @property
     def baseline(self) -> int:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from tether.errors import AssumptionError, InputError, TetherError
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_safe_feature
 from tether.problem.keys import content_key, hashable, own_copy
+from tether.problem.options import Limit, check_options, settle
 from tether.records import Array, State, StateKey
 
 if TYPE_CHECKING:
@@ -54,8 +56,9 @@ class Problem:
         noise: σ of the sub-Gaussian noise on observed costs (Assumption 3), or one per constraint.
         dimension: d.
         actions: state -> FiniteActions or StarActions, the set D(s) with the safe action in it.
-        baseline_cost: (step, state) -> τ_h(s), one per constraint; None if the costs of the safe actions are
-            unknown (they must still be under τ).
+        baseline_cost: τ_h(s): one number per constraint for all steps and states, a function (step, state) -> τ_h(s),
+            or a table (H, S) or (H, S, M) where states=range(S). None if the costs of the safe actions are unknown
+            (they must still be under τ). Kept as a function.
         baseline_cost_error: e, how far τ_h(s) may be off, one per constraint; 0 means that it is known
             exactly, to all digits. A cost that was measured or rounded is not: declare by how much.
         confidence: δ, the probability with which the cost event may fail over the whole run.
@@ -85,46 +88,15 @@ class Problem:
     key: Callable[[State], Hashable] | None = None
     state_of: Callable[[Any], State] | None = None
     gap_floor: float = 0.0
-    tight_baseline: str = "error"
+    tight_baseline: Literal["error", "baseline"] = "error"
     final_reward: Callable[[State], float | None] | None = None
 
     def __post_init__(self) -> None:
-        for name, size in (("horizon H", self.horizon), ("dimension d", self.dimension)):
-            if not (isinstance(size, int | np.integer) and size >= 1):
-                raise InputError(f"{name} must be an integer >= 1, but is {size!r}.")
-        threshold = _per_constraint(self.threshold, None, "threshold")
-        count = len(threshold)
-        object.__setattr__(self, "threshold", threshold)
-        object.__setattr__(self, "noise", _per_constraint(self.noise, count, "noise"))
-        bound = self.gamma_norm if np.size(self.gamma_norm) else float(np.sqrt(self.dimension))
-        object.__setattr__(self, "gamma_norm", _per_constraint(bound, count, "gamma_norm"))
-        for name, value in (("noise", self.noise), ("gamma_norm", self.gamma_norm)):
-            if not all(0.0 < entry < np.inf for entry in value):
-                raise AssumptionError(
-                    f"Assumptions 3 and 4 need {name} > 0 and finite, but it is {value}. "
-                    "If costs are observed without noise, give a small positive σ (it is an upper bound)."
-                )
-        errors = _per_constraint(self.baseline_cost_error, count, "baseline_cost_error")
-        object.__setattr__(self, "baseline_cost_error", errors)
-        if not all(0.0 <= entry < np.inf for entry in errors):
-            raise InputError(
-                f"baseline_cost_error must be finite and >= 0, but is {errors}: it is how far the declared cost of a "
-                "safe action may be off. Where that cost is not known at all, give baseline_cost=None."
-            )
-        if not all(np.isfinite(entry) or entry == np.inf for entry in threshold):
-            raise InputError(f"threshold τ must be a number, but is {threshold}.")
-        if not 0.0 < self.confidence < 0.5:
-            raise InputError(
-                f"confidence δ must lie in (0, 0.5) as in Theorem 1, but is {self.confidence}: "
-                "it is the probability of failure, so 0.01 means 99% sure."
-            )
-        object.__setattr__(self, "confidence", float(self.confidence))
-        if not 0.0 < self.feature_norm < np.inf:
-            raise InputError(f"feature_norm must be positive and finite, but is {self.feature_norm}.")
-        if not 0.0 <= self.gap_floor < np.inf:
-            raise InputError(f"gap_floor must be finite and >= 0, but is {self.gap_floor}.")
-        if self.tight_baseline not in ("error", "baseline"):
-            raise InputError(f"tight_baseline is 'error' or 'baseline', not {self.tight_baseline!r}.")
+        check_options(self, LIMITS)
+        if not self.gamma_norm:
+            settle(self, gamma_norm=(float(np.sqrt(self.dimension)),) * self.constraints)
+        if self.baseline_cost is not None and not callable(self.baseline_cost):
+            settle(self, baseline_cost=self._cost_function(self.baseline_cost))
 
     @property
     def constraints(self) -> int:
@@ -185,19 +157,53 @@ class Problem:
         costs = np.full((self.horizon, self.constraints), np.nan)
         if self.baseline_cost is not None:
             for step in range(self.horizon):
-                told = np.asarray(self.baseline_cost(step, state), dtype=np.float64)
-                if told.size != self.constraints:
+                declared = np.asarray(self.baseline_cost(step, state), dtype=np.float64)
+                if declared.size != self.constraints:
                     raise InputError(
-                        f"the safe action of state {state!r} has {told.size} costs at step {step}, but there are "
+                        f"the safe action of state {state!r} has {declared.size} costs at step {step}, but there are "
                         f"{self.constraints} thresholds."
                     )
-                costs[step] = told.reshape(self.constraints)
-            least = costs - np.array(self.baseline_cost_error)
-            check_baseline(least, self.threshold, self.tight_baseline == "error", NamedState(state))
+                costs[step] = declared.reshape(self.constraints)
+            self._check_baseline(costs, NamedState(state))
         return costs
 
+    def _cost_function(self, declared: Any) -> Callable[[int, State], Array]:
+        """τ_h(s) as a function, from one number per constraint or from a table (H, S) or (H, S, M) over states 0..S-1.
+
+        What can be checked without asking for features is checked now.
+        """
+        try:
+            costs = np.array(declared, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"baseline_cost must be a function (step, state) -> cost, numbers, or None, but is {declared!r}."
+            ) from error
+        horizon, m = self.horizon, self.constraints
+        if costs.ndim < 2:
+            if costs.size != m:
+                raise InputError(f"baseline_cost has {costs.size} entries, but there are {m} thresholds.")
+            self._check_baseline(np.tile(costs.reshape(m), (horizon, 1)), "every state")
+            return lambda step, state: costs
+        wanted = (horizon, len(self.states) if isinstance(self.states, range) else 0)
+        if costs.shape != (*wanted, m) and (m > 1 or costs.shape != wanted):
+            raise InputError(
+                f"baseline_cost must have shape (H, S) = {wanted}, or (H, S, M) with M = {m} constraints, "
+                f"but has {costs.shape}. S is the length of states=range(S)."
+            )
+        rows = costs.reshape(*wanted, m)
+        for state in range(wanted[1]):
+            if np.isnan(self.final_reward_of(state)):
+                self._check_baseline(rows[:, state], f"state {state}")
+        return lambda step, state: costs[step, _index(state, wanted[1])]
+
+    def _check_baseline(self, costs: Array, where: object) -> None:
+        least = costs - np.array(self.baseline_cost_error)
+        check_baseline(least, self.threshold, self.tight_baseline == "error", where)
+
     @classmethod
-    def from_rays(cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **told: Any) -> Self:
+    def from_rays(
+        cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
+    ) -> Self:
         """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d), baseline_cost (H, S)."""
         starts = np.array(phi_0, dtype=np.float64)
         ends = np.array(endpoints, dtype=np.float64)
@@ -206,11 +212,11 @@ class Problem:
                 f"from_rays needs phi_0 (S, d) and endpoints (S, N, d), but got {starts.shape}, {ends.shape}."
             )
         sets = [StarActions(start, end) for start, end in zip(starts, ends, strict=True)]
-        return cls._from_sets(sets, starts, ends, baseline_cost, told)
+        return cls._from_sets(sets, baseline_cost=baseline_cost, **options)
 
     @classmethod
     def from_table(
-        cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **told: Any
+        cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """Finitely many actions over states 0..S-1: features (S, N, d), baseline_action (S,)."""
         table = np.array(features, dtype=np.float64)
@@ -221,52 +227,55 @@ class Problem:
                 f"but got {table.shape} and {safe.shape} of {safe.dtype}."
             )
         sets = [FiniteActions(rows, int(index)) for rows, index in zip(table, safe, strict=True)]
-        starts = table[np.arange(len(table)), safe]
-        return cls._from_sets(sets, starts, table, baseline_cost, told)
+        return cls._from_sets(sets, baseline_cost=baseline_cost, **options)
 
     @classmethod
-    def _from_sets(
-        cls,
-        sets: Sequence[ActionSet],
-        starts: Array,
-        ends: Array,
-        baseline_cost: ArrayLike | None,
-        told: dict[str, Any],
-    ) -> Self:
+    def _from_sets(cls, sets: Sequence[ActionSet], **options: Any) -> Self:
         """Check all S states at once, then serve them by index."""
-        costs = None if baseline_cost is None else np.array(baseline_cost, dtype=np.float64)
-        if costs is not None:
-            wanted = (told.get("horizon"), len(sets))
-            count = np.size(told.get("threshold", 1))
-            if costs.shape != (*wanted, count) and (count > 1 or costs.shape != wanted):
-                raise InputError(
-                    f"baseline_cost must have shape (H, S) = {wanted}, or (H, S, M) with M = {count} constraints, "
-                    f"but has {costs.shape}."
-                )
-
-        def actions(state: State) -> ActionSet:
-            if not (isinstance(state, int | np.integer) and 0 <= state < len(sets)):
-                raise InputError(f"state {state!r} is not one of this problem's states 0..{len(sets) - 1}.")
-            return sets[int(state)]
-
+        if not sets:
+            raise InputError("a problem needs at least one state: S = 0.")
         problem = cls(
-            dimension=ends.shape[2],
-            actions=actions,
-            baseline_cost=None if costs is None else lambda step, state: costs[step, state],
+            dimension=sets[0].endpoints.shape[1],
+            actions=lambda state: sets[_index(state, len(sets))],
             states=range(len(sets)),
-            **told,
+            **options,
         )
-        check_norms(ends, problem.feature_norm, "the problem")
-        check_norms(starts, problem.feature_norm, "the problem")
+        starts = np.array([each.phi_0 for each in sets])
+        check_norms(np.concatenate([starts, *(each.endpoints for each in sets)]), problem.feature_norm, "the problem")
         check_safe_feature(starts, "some state")
-        if costs is not None:
-            rows = costs.reshape(problem.horizon, len(sets), problem.constraints)
-            going_on = [state for state in range(len(sets)) if np.isnan(problem.final_reward_of(state))]
-            for state in going_on:
-                strict = problem.tight_baseline == "error"
-                least = rows[:, state] - np.array(problem.baseline_cost_error)
-                check_baseline(least, problem.threshold, strict, f"state {state}")
         return problem
+
+
+LIMITS = {
+    "threshold": Limit("a number τ", lambda tau: tau > -inf),
+    "noise": Limit(
+        "> 0 and finite (Assumption 3)",
+        lambda sigma: 0.0 < sigma < inf,
+        "If costs are observed without noise, give a small positive σ (it is an upper bound).",
+        AssumptionError,
+    ),
+    "gamma_norm": Limit("> 0 and finite (Assumption 4)", lambda norm: 0.0 < norm < inf, error=AssumptionError),
+    "baseline_cost_error": Limit(
+        "finite and >= 0",
+        lambda error: 0.0 <= error < inf,
+        "It is how far the declared cost of a safe action may be off. Where that cost is not known at all, give "
+        "baseline_cost=None.",
+    ),
+    "confidence": Limit(
+        "a δ in (0, 0.5) as in Theorem 1",
+        lambda delta: 0.0 < delta < 0.5,
+        "It is the probability of failure, so 0.01 means 99% sure.",
+    ),
+    "feature_norm": Limit("positive and finite", lambda norm: 0.0 < norm < inf),
+}
+"""What the numbers of a Problem must satisfy, where "finite and >= 0" is not enough or not the whole story."""
+
+
+def _index(state: State, count: int) -> int:
+    """A state of a problem that is a table; Python would read -1 as the last one."""
+    if not (isinstance(state, int | np.integer) and 0 <= state < count):
+        raise InputError(f"state {state!r} is not one of this problem's states 0..{count - 1}.")
+    return int(state)
 
 
 def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where: object) -> None:
@@ -281,19 +290,6 @@ def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where
             f"{costs[step, constraint]:.6g} and tau is {threshold[constraint]:.6g}. Name a safer action, raise "
             "the threshold, or set tight_baseline='baseline' to play the safe action there without learning."
         )
-
-
-def _per_constraint(value: Any, count: int | None, name: str) -> tuple[float, ...]:
-    """A tuple with one float per constraint, from a number or a sequence of them."""
-    try:
-        numbers = tuple(float(entry) for entry in np.atleast_1d(np.asarray(value, dtype=np.float64)))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a number, or one per constraint, but is {value!r}.") from error
-    if count is not None and len(numbers) == 1:
-        numbers *= count
-    if not numbers or (count is not None and len(numbers) != count):
-        raise InputError(f"{name} has {len(numbers)} entries, but there are {count} thresholds.")
-    return numbers
 
 
 # A Problem by its name, module:name, for the command line and the service.

@@ -1,13 +1,15 @@
-"""The application: routes and life cycle. `create_app(config)` is all that a server needs."""
+"""The application: handlers, endpoints and life cycle. `create_app(config)` is all that a server needs."""
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Annotated, Any
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
-from fastapi import FastAPI, Query, Request
-from fastapi.responses import PlainTextResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tether import __version__
 from tether.errors import InputError
@@ -15,26 +17,16 @@ from tether.live.advisor import Advisor
 from tether.live.log.sqlite import SqliteStore
 from tether.live.log.store import Store
 from tether.live.policy import Guards, rank
-from tether.problem.problem import load_problem
+from tether.problem.problem import Problem, load_problem
 from tether.service import models
-from tether.service.auth import Caller, read_tokens
-from tether.service.config import ServiceConfig
-from tether.service.http import (
-    ERRORS,
-    OPEN,
-    UNLOGGED,
-    Answer,
-    Doorway,
-    Receive,
-    Scope,
-    Send,
-    answer_errors,
-    describe,
-    takes,
-)
-from tether.service.hub import LONGEST_KEY, Desk, Hub, Watch
-from tether.service.metrics import Metrics
-from tether.service.views import View, add_pages
+from tether.service.auth import read_tokens
+from tether.service.config import ServiceConfig, is_postgres
+from tether.service.http import Application, Endpoint, Json, answer_of, openapi
+from tether.service.hub import Hub
+from tether.service.views import LogPoll, Metrics, Pages, View
+
+LONGEST_KEY = 400
+"""Characters of an Idempotency-Key."""
 
 KEY_HEADER = {
     "name": "Idempotency-Key",
@@ -43,22 +35,192 @@ KEY_HEADER = {
     "description": "The same key gets the same decision again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY},
 }
-LARGEST_SEQ = 2**53
-"""Places in the log that a request may name: what JSON's readers and every database hold exactly."""
+INFO = {
+    "title": "Tether",
+    "version": __version__,
+    "summary": "Decisions that keep every step's cost under a threshold, each with its certificate.",
+}
 
 
-class Service(FastAPI):
-    """The framework behind the doorway: every request passes that first, and most need nothing else."""
+def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Application:
+    """The service as an ASGI application; the advisor is made from the configuration unless given."""
+    tokens = () if config.tokens is None else read_tokens(config.folder / config.tokens)
+    service = Service(config, advisor, is_open=not tokens)
+    return Application(
+        service.endpoints,
+        tokens=tokens,
+        host=config.host,
+        limits=config.limits,
+        observe=service.metrics.request,
+        lifespan=service.lifespan,
+    )
 
-    doorway: Doorway
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, as ASGI has it."""
-        await self.doorway(scope, receive, send)
+class Service:
+    """The handlers, around one advisor, and what they share from the start of the service to its end."""
 
-    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What the doorway passes on."""
-        await super().__call__(scope, receive, send)
+    hub: Hub
+    view: View
+    poll: LogPoll
+
+    def __init__(self, config: ServiceConfig, advisor: Advisor | None, *, is_open: bool) -> None:
+        self._config, self._advisor, self._is_open = config, advisor, is_open
+        self.metrics, self._pages = Metrics(), Pages()
+        self.endpoints = self._endpoints()
+        self._openapi = openapi(self.endpoints, INFO)
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
+        """Make the advisor, unless one was given; at the end finish what has begun and save a snapshot."""
+        advisor = make_advisor(self._config) if self._advisor is None else self._advisor
+        self.hub = Hub(advisor, waiting=self._config.limits.waiting, seconds=self._config.limits.seconds)
+        self.view = View(advisor, self._config, has_tokens=not self._is_open)
+        self.poll = LogPoll(advisor.store)
+        if self._advisor is None:  # a process of our own
+            warm_up(advisor)
+            gc.collect()
+            gc.freeze()  # what is loaded by now stays, and need not be searched for garbage
+            self._stop_polls_on_signals()
+        try:
+            yield
+            await self.poll.close()
+        finally:
+            await self.hub.close()
+
+    def _stop_polls_on_signals(self) -> None:
+        """Answer long polls when a signal asks for the end: a server tells the application only after the last one."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(of_the_server := signal.getsignal(number)):
+
+                def both(number: int, frame: Any, then: Callable[[int, Any], object] = of_the_server) -> None:
+                    self.poll.stop()
+                    then(number, frame)
+
+                signal.signal(number, both)
+
+    async def decide(self, request: Request, body: models.DecisionRequest) -> Response:
+        """Ask for a decision. The same Idempotency-Key gets the same decision again."""
+        key = request.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= LONGEST_KEY:
+            raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
+        decision = await self.hub.decide(body, key)
+        self.metrics.decided(decision)
+        return Json(answer_of(decision), 200 if decision.logged else 503)
+
+    async def record(self, request: Request, body: models.OutcomeRequest) -> Response:
+        """Report what was seen after a decision. A repeat with the same content is acknowledged again."""
+        recorded = await self.hub.record(body)
+        self.metrics.recorded(recorded.repeated)
+        return Json({"decision_id": recorded.decision_id, "seq": recorded.seq, "repeated": recorded.repeated})
+
+    async def stop(self, request: Request, body: models.OrderRequest) -> Response:
+        """Throw the kill switch: the safe action only, in every process, until it is released."""
+        return await self._order(request, self.hub.advisor.stop, body.why)
+
+    async def resume(self, request: Request, body: models.OrderRequest) -> Response:
+        """Release the kill switch."""
+        return await self._order(request, self.hub.advisor.resume, body.why)
+
+    async def reset_alarm(self, request: Request, body: models.OrderRequest) -> Response:
+        """Start the tests of the assumptions anew, after an alarm was understood."""
+        return await self._order(request, self.hub.advisor.reset_alarm, body.why)
+
+    async def set_mode(self, request: Request, body: models.ModeRequest) -> Response:
+        """Promote, if the criteria are met, or demote, always. The present mode stays as it is."""
+        advisor = self.hub.advisor
+
+        def enter(by: str, why: str) -> None:
+            advisor.sync()  # another process may have changed the mode
+            present = advisor.status().mode
+            if rank(body.mode) > rank(present):
+                advisor.promote(body.mode, by=by, why=why)
+            elif body.mode != present:
+                advisor.demote(body.mode, by=by, why=why)
+            elif not why.strip():
+                raise InputError("`why` must say something: the log is read by people.")
+
+        return await self._order(request, enter, body.why)
+
+    async def _order(self, request: Request, order: Callable[..., None], why: str) -> Response:
+        """Give an order to the advisor; the answer is the status then."""
+        await asyncio.to_thread(order, by=request.user.name, why=why)
+        return await self.status(request, None)
+
+    async def status(self, request: Request, query: None) -> Response:
+        """Mode, switch, alarm, counts and where the log ends."""
+        return await self._read(self.view.status, request.user)
+
+    async def decisions(self, request: Request, query: models.DecisionsQuery) -> Response:
+        """The last decisions, newest first."""
+        return await self._read(self.view.decisions, query.limit, query.before, query.kind)
+
+    async def decision(self, request: Request, query: None) -> Response:
+        """One decision with its certificate and its place in the log."""
+        return await self._read(self.view.decision, request.path_params["id"])
+
+    async def series(self, request: Request, query: models.SeriesQuery) -> Response:
+        """Columns for charts."""
+        return await self._read(self.view.series, query.window, query.points)
+
+    async def _read(self, view: Callable[..., dict[str, Any]], *given: Any) -> Response:
+        """Answer from a view, which reads the log, in a thread."""
+        return Json(await asyncio.to_thread(view, *given))
+
+    async def events(self, request: Request, query: models.EventsQuery) -> Response:
+        """Wait until the log is longer than `after`, at most `wait` seconds."""
+        head = await self.poll.head_after(query.after, query.wait)
+        kinds = await asyncio.to_thread(self.view.kinds, query.after) if head > query.after else []
+        return Json({"head": head, "kinds": kinds})
+
+    async def prometheus(self, request: Request, query: None) -> Response:
+        """For Prometheus. What the log knows is of its end; the label `worker` marks what is of one process only."""
+        text = self.metrics.text(await asyncio.to_thread(self.view.advisor_status))
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def healthz(self, request: Request, query: None) -> Response:
+        """The process answers. `open`: the service asks for no tokens."""
+        return Json({"status": "ok", "open": self._is_open})
+
+    async def readyz(self, request: Request, query: None) -> Response:
+        """The log can be read, and could be written when last used."""
+        if await self.hub.ready():
+            return Json({"status": "ready"})
+        return Json({"status": "the log cannot be used: the service's own log says why"}, 503)
+
+    async def page(self, request: Request, query: None) -> Response:
+        """The dashboard and its files."""
+        return self._pages.response(request.path_params.get("name", "index.html"))
+
+    async def description(self, request: Request, query: None) -> Response:
+        """The OpenAPI document."""
+        return Json(self._openapi)
+
+    def _endpoints(self) -> list[Endpoint]:
+        """Everything that is served, most frequent first."""
+        order, decision, readiness = models.OrderRequest, models.DecisionAnswer, models.Readiness
+        return [
+            Endpoint("POST", "/v1/decisions", self.decide, role="decide", takes=models.DecisionRequest,
+                     answers=decision, unavailable=decision, header=KEY_HEADER, tag="decide"),
+            Endpoint("POST", "/v1/outcomes", self.record, role="record", takes=models.OutcomeRequest,
+                     answers=models.OutcomeAnswer, tag="record"),
+            Endpoint("GET", "/v1/status", self.status, tag="read"),
+            Endpoint("GET", "/v1/decisions", self.decisions, takes=models.DecisionsQuery, tag="read"),
+            Endpoint("GET", "/v1/decisions/{id}", self.decision, tag="read"),
+            Endpoint("GET", "/v1/series", self.series, takes=models.SeriesQuery, tag="read"),
+            Endpoint("GET", "/v1/events", self.events, takes=models.EventsQuery, tag="read"),
+            Endpoint("GET", "/metrics", self.prometheus, media_type="text/plain", tag="read"),
+            Endpoint("POST", "/v1/stop", self.stop, role="admin", takes=order, tag="admin"),
+            Endpoint("POST", "/v1/resume", self.resume, role="admin", takes=order, tag="admin"),
+            Endpoint("POST", "/v1/alarm/reset", self.reset_alarm, role="admin", takes=order, tag="admin"),
+            Endpoint("POST", "/v1/mode", self.set_mode, role="admin", takes=models.ModeRequest, tag="admin"),
+            Endpoint("GET", "/healthz", self.healthz, role=None, tag="health"),
+            Endpoint("GET", "/readyz", self.readyz, role=None, answers=readiness, unavailable=readiness, tag="health"),
+            Endpoint("GET", "/openapi.json", self.description, role=None),
+            Endpoint("GET", "/static/{name}", self.page, role=None),
+            Endpoint("GET", "/", self.page, role=None),
+        ]  # fmt: skip
 
 
 def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
@@ -66,14 +228,12 @@ def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
 
     With `read_only` nothing is written to a log, not even what the configuration changes: a rehearsal.
     """
-    given = {name: value for name, value in config.guards.model_dump().items() if value is not None}
-    if isinstance(given.get("budget"), list):
-        given["budget"] = tuple(given["budget"])
+    guards = config.guards.model_dump(exclude_none=True)
     return Advisor(
         load_problem(config.problem, config.folder),
         store_of(config, read_only=read_only),
         algorithm=config.algorithm,
-        guards=Guards(**given) if given else None,
+        guards=Guards(**guards) if guards else None,
         watch=config.watch,
         when_store_fails=config.when_store_fails,
         snapshot_every=config.snapshot_every,
@@ -84,185 +244,33 @@ def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
 def store_of(config: ServiceConfig, *, read_only: bool) -> Store:
     """The log. No request waits longer for a PostgreSQL that hangs than it would wait for the log."""
     address = config.store_address()
-    if address.startswith(("postgresql://", "postgres://")):
+    if is_postgres(address):
         from tether.live.log.postgres import PostgresStore
 
         return PostgresStore(address, patience=config.limits.seconds, read_only=read_only)
     return SqliteStore(address, read_only=read_only)
 
 
-def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Service:
-    """The service as an ASGI application; the advisor is made from the configuration unless given."""
-    tokens = () if config.tokens is None else read_tokens(config.folder / config.tokens)
-    metrics = Metrics()
-    direct: dict[tuple[str, str], Answer] = {}
+def warm_up(advisor: Advisor) -> None:
+    """Load what a decision and an outcome need, so that the first request need not wait for it.
 
-    @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        made = advisor if advisor is not None else make_advisor(config)
-        app.state.hub = Hub(made, waiting=config.limits.waiting, seconds=config.limits.seconds)
-        desk = Desk(app.state.hub, metrics)
-        direct.update({("POST", "/v1/decisions"): desk.decide, ("POST", "/v1/outcomes"): desk.record})
-        app.state.view = View(made, config, has_tokens=bool(tokens))
-        app.state.watch = Watch(made.store)
-        if advisor is None:  # a process of our own: what is loaded by now stays, and need not be searched for garbage
-            gc.collect()
-            gc.freeze()
-        try:
-            yield
-            await app.state.watch.close()
-        finally:
-            await app.state.hub.close()
-
-    app = Service(
-        title="Tether",
-        version=__version__,
-        summary="Decisions that keep every step's cost under a threshold, each with its certificate.",
-        lifespan=life,
-        docs_url=None,
-        redoc_url=None,
-        responses=ERRORS,
+    Played on stand-ins of the advisor's problem, in memory: neither its log nor its functions are touched, whose states
+    are anyway unknown before the first request.
+    """
+    horizon, m = min(2, advisor.problem.horizon), advisor.problem.constraints
+    rows, costs = [[0.5, 0.0], [0.0, 0.5]], [[[0.1] * m]] * horizon
+    shared: dict[str, Any] = {"baseline_cost": costs, "horizon": horizon, "threshold": (1.0,) * m, "noise": (0.1,) * m}
+    problems = (
+        Problem.from_rays(phi_0=rows[:1], endpoints=[rows[1:]], **shared),
+        Problem.from_table(features=[rows], baseline_action=[0], **shared),
     )
-    app.state.metrics, app.state.direct = metrics, direct
-    app.doorway = Doorway(
-        app.framework,
-        tokens=tokens,
-        body_bytes=config.limits.body_bytes,
-        seconds=config.limits.seconds,
-        metrics=metrics,
-        host=config.host,
-        direct=direct,
-    )
-    answer_errors(app)
-    _add_decisions(app)
-    _add_orders(app)
-    _add_views(app)
-    add_pages(app, bool(tokens))
-    describe(app, models.DecisionRequest, models.OutcomeRequest, models.Problem, open_to_all=OPEN)
-    return app
-
-
-def _add_decisions(app: FastAPI) -> None:
-    """The description of what the doorway hands to the desk."""
-    taken, told = takes(models.DecisionRequest, KEY_HEADER), takes(models.OutcomeRequest)
-
-    @app.post(
-        "/v1/decisions", response_model=models.DecisionAnswer, responses=UNLOGGED, tags=["decide"], openapi_extra=taken
-    )
-    async def decide(request: Request) -> Response:
-        """Ask for a decision. The same Idempotency-Key gets the same decision again."""
-        return await _at_the_desk(request)
-
-    @app.post("/v1/outcomes", response_model=models.OutcomeAnswer, tags=["record"], openapi_extra=told)
-    async def record(request: Request) -> Response:
-        """Report what was seen after a decision. A repeat with the same content is acknowledged again."""
-        return await _at_the_desk(request)
-
-
-async def _at_the_desk(request: Request) -> Response:
-    """The way through the framework, for a server whose doorway is not ours."""
-    answer = request.app.state.direct[request.method, request.url.path]
-    status, content = await answer(await request.body(), request.headers.get("idempotency-key"))
-    return Response(content, status, media_type="application/json")
-
-
-def _add_orders(app: FastAPI) -> None:
-    async def ordered(request: Request, order: str, why: str) -> dict[str, Any]:
-        advisor, by = request.app.state.hub.advisor, _caller(request).name
-        await asyncio.to_thread(getattr(advisor, order), by=by, why=why)
-        return await _status(request)
-
-    @app.post("/v1/stop", tags=["admin"])
-    async def stop(request: Request, told: models.Reasoned) -> dict[str, Any]:
-        """Throw the kill switch: the safe action only, in every process, until it is released."""
-        return await ordered(request, "stop", told.why)
-
-    @app.post("/v1/resume", tags=["admin"])
-    async def resume(request: Request, told: models.Reasoned) -> dict[str, Any]:
-        """Release the kill switch."""
-        return await ordered(request, "resume", told.why)
-
-    @app.post("/v1/alarm/reset", tags=["admin"])
-    async def reset(request: Request, told: models.Reasoned) -> dict[str, Any]:
-        """Start the tests of the assumptions anew, after an alarm was understood."""
-        return await ordered(request, "reset_alarm", told.why)
-
-    @app.post("/v1/mode", tags=["admin"])
-    async def set_mode(request: Request, told: models.ModeRequest) -> dict[str, Any]:
-        """Promote, if the criteria are met, or demote, always. The present mode stays as it is."""
-        await asyncio.to_thread(_enter, request.app.state.hub.advisor, told, _caller(request).name)
-        return await _status(request)
-
-
-def _enter(advisor: Advisor, told: models.ModeRequest, by: str) -> None:
-    """Change the mode, seen from the end of the log: another process may have changed it."""
-    advisor.sync()
-    present = advisor.status().mode
-    if rank(told.mode) > rank(present):
-        advisor.promote(told.mode, by=by, why=told.why)
-    elif told.mode != present:
-        advisor.demote(told.mode, by=by, why=told.why)
-    elif not told.why.strip():
-        raise InputError("`why` must say something: the log is read by people.")
-
-
-def _add_views(app: FastAPI) -> None:
-    @app.get("/v1/status", tags=["read"])
-    async def status(request: Request) -> dict[str, Any]:
-        """Mode, switch, alarm, counts and where the log ends."""
-        return await _status(request)
-
-    @app.get("/v1/decisions", tags=["read"])
-    async def decisions(
-        request: Request,
-        limit: Annotated[int, Query(ge=1, le=200)] = 25,
-        before: Annotated[int | None, Query(ge=0, le=LARGEST_SEQ)] = None,
-        kind: Annotated[str, Query(pattern="^(all|baseline|other)$")] = "all",
-    ) -> dict[str, Any]:
-        """The last decisions, newest first."""
-        return await asyncio.to_thread(_view(request).decisions, limit, before, kind)
-
-    @app.get("/v1/decisions/{id}", tags=["read"])
-    async def decision(request: Request, id: str) -> dict[str, Any]:
-        """One decision with its certificate and its place in the log."""
-        return await asyncio.to_thread(_view(request).decision, id)
-
-    @app.get("/v1/series", tags=["read"])
-    async def series(
-        request: Request,
-        window: Annotated[int, Query(ge=0, le=10**9)] = 0,
-        points: Annotated[int, Query(ge=1, le=2000)] = 500,
-    ) -> dict[str, Any]:
-        """Columns for charts."""
-        return await asyncio.to_thread(_view(request).series, window, points)
-
-    @app.get("/v1/events", tags=["read"])
-    async def events(
-        request: Request,
-        after: Annotated[int, Query(ge=0, le=LARGEST_SEQ)] = 0,
-        wait: Annotated[float, Query(ge=0.0, le=25.0)] = 0.0,
-    ) -> dict[str, Any]:
-        """Wait until the log is longer than `after`, at most `wait` seconds."""
-        head = await request.app.state.watch.head_after(after, wait)
-        kinds = await asyncio.to_thread(_view(request).kinds, after) if head > after else []
-        return {"head": head, "kinds": kinds}
-
-    @app.get("/metrics", response_class=PlainTextResponse, tags=["read"])
-    async def metrics(request: Request) -> Response:
-        """For Prometheus. What the log knows is of its end; the label `worker` marks what is of one process only."""
-        text = request.app.state.metrics.text(await asyncio.to_thread(_view(request).standing))
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _caller(request: Request) -> Caller:
-    caller: Caller = request.scope["state"]["caller"]
-    return caller
-
-
-def _view(request: Request) -> View:
-    view: View = request.app.state.view
-    return view
-
-
-async def _status(request: Request) -> dict[str, Any]:
-    return await asyncio.to_thread(_view(request).status, _caller(request))
+    settings = advisor.replica.ledger.settings
+    how: dict[str, Any] = {}
+    if settings is not None:  # as the log was set up
+        how = {"algorithm": settings.algorithm, "watch": settings.watch}
+    for problem in problems:
+        with suppress(Exception):  # it saves time and nothing else: whatever fails here, the service can do without
+            stand_in = Advisor(problem, config=advisor.replica.learner.config, **how)
+            for step in [*range(horizon)] * 2:
+                decision = stand_in.decide(0, step, "warm-up")
+                stand_in.record(decision.id, 0.0, [0.1] * m, 0)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tether.errors import InputError
+from tether.service.models import mistakes
 
 Role = Literal["decide", "record", "read", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -34,10 +35,28 @@ class Token(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    name: str
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     roles: Annotated[tuple[Role, ...], Field(min_length=1)]
-    expires: Annotated[float, Field(ge=0.0, le=LAST_EXPIRY)] | None = None
+    expires: float | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _readable(cls, name: str) -> str:
+        if name.strip() and name.isprintable() and len(name) <= LONGEST_NAME:
+            return name
+        raise ValueError(f"it must have 1 to {LONGEST_NAME} printable characters, not only spaces, not {len(name)}")
+
+    @field_validator("expires")
+    @classmethod
+    def _in_a_calendar(cls, expires: float | None) -> float | None:
+        if expires is None or 0.0 <= expires <= LAST_EXPIRY:  # NaN is refused too
+            return expires
+        raise ValueError(f"a token expires 0 to {LAST_EXPIRY:.0f} seconds since 1970, or never (None), not {expires:g}")
+
+    def has_expired(self, now: float) -> bool:
+        """Whether it is of no use any more."""
+        return self.expires is not None and not now < self.expires
 
 
 class TokenFile(BaseModel):
@@ -51,20 +70,20 @@ class TokenFile(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is calling: a token's name and roles; anybody, with every role, where the service has no tokens."""
+    """Who is calling: the name and roles of a token."""
 
     name: str
     roles: tuple[Role, ...]
 
 
-NOBODY_ASKED = Caller("local", ROLES)
-"""The caller of a service without tokens, which only this machine can reach."""
+LOCAL = Caller("local", ROLES)
+"""Any caller of a service without tokens, which only this machine can reach."""
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
     """The tokens of a file, for a service: one that nobody could call is refused."""
     tokens, now = kept_tokens(path), time.time()
-    if all(_has_expired(token, now) for token in tokens):
+    if all(token.has_expired(now) for token in tokens):
         what = f"every token in {path} has expired" if tokens else f"{path} holds no token"
         raise InputError(f"{what}, so nobody could call the service: make one with `tether token new`.")
     return tokens
@@ -77,11 +96,9 @@ def kept_tokens(path: Path) -> tuple[Token, ...]:
     except OSError as error:
         raise InputError(f"cannot read the tokens in {path}: {error.strerror or error}.") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise InputError(
-            f"{path} is not a file of tokens ({place}: {first['msg']}): restore it, or move it away and make tokens "
-            "with `tether token new`."
+            f"{path} is not a file of tokens ({mistakes(error)[0]}): restore it, or move it away and make tokens with "
+            "`tether token new`."
         ) from None
 
 
@@ -95,30 +112,22 @@ def expiry(days: float, now: float) -> float:
 
 
 def add_token(path: Path, name: str, roles: tuple[str, ...], expires: float | None) -> str:
-    """A new token, whose hash goes into the file (made if need be, for its owner's eyes only). Shown once: here."""
-    wrong = [role for role in roles if role not in ROLES]
-    if wrong or not roles:
-        raise InputError(f"roles are {', '.join(ROLES)}, not {', '.join(wrong) or 'none'}.")
-    if not (name.strip() and name.isprintable() and len(name) <= LONGEST_NAME):
-        raise InputError(
-            f"the name of a token must have 1 to {LONGEST_NAME} printable characters, not only spaces; this one has "
-            f"{len(name)}: {name[:LONGEST_NAME]!r}."
-        )
-    if expires is not None and not 0.0 <= expires <= LAST_EXPIRY:
-        raise InputError(
-            f"a token expires 0 to {LAST_EXPIRY:.0f} seconds since 1970, or never (None), not {expires:g}."
-        )
+    """A new token, returned only here; the file, made if need be and readable by its owner only, gets its hash."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    try:
+        new = Token.model_validate({"name": name, "sha256": _digest(secret), "roles": roles, "expires": expires})
+    except ValidationError as error:
+        what = f"a token named {name[:LONGEST_NAME]!r} with the roles {', '.join(roles) or 'none'}"
+        raise InputError(f"{what} cannot be made: {mistakes(error)[0]}.") from None
     old = kept_tokens(path) if path.exists() else ()
     if any(token.name == name for token in old):
         raise InputError(f"{path} has a token named {name!r} already: use another name, or remove it first.")
-    secret = PREFIX + secrets.token_urlsafe(32)
-    new = Token(name=name, sha256=_digest(secret), roles=tuple(roles), expires=expires)  # type: ignore[arg-type]
     _write(path, (*old, new))
     return secret
 
 
 def remove_token(path: Path, name: str) -> None:
-    """Forget a token; services that read the file at start need a restart."""
+    """Remove a token; a running service, which has read the file, needs a restart."""
     old = kept_tokens(path)
     left = tuple(token for token in old if token.name != name)
     if len(left) == len(old):
@@ -141,7 +150,7 @@ def _write(path: Path, tokens: tuple[Token, ...]) -> None:
 
 
 def caller_of(tokens: tuple[Token, ...], header: str | None, now: float) -> Caller | None:
-    """Who sent this Authorization header; None if nobody we know, or if the token has expired.
+    """Who sent this Authorization header; None if the token is unknown or has expired.
 
     Every token is compared, in constant time, so that the time taken says nothing.
     """
@@ -151,13 +160,9 @@ def caller_of(tokens: tuple[Token, ...], header: str | None, now: float) -> Call
     for token in tokens:
         if hmac.compare_digest(token.sha256, digest):
             found = token
-    if found is None or scheme.lower() != "bearer" or _has_expired(found, now):
+    if found is None or scheme.lower() != "bearer" or found.has_expired(now):
         return None
     return Caller(found.name, found.roles)
-
-
-def _has_expired(token: Token, now: float) -> bool:
-    return token.expires is not None and not now < token.expires
 
 
 def _digest(secret: str) -> str:

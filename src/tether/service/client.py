@@ -1,4 +1,4 @@
-"""A small typed client: decide, record, and what an operator needs. Safe to retry: every request is made repeatable."""
+"""A small typed client: decide, record, and what an operator needs. Every request can be retried safely."""
 
 import json
 import re
@@ -22,7 +22,7 @@ Number = float | np.floating[Any]
 
 TRANSIENT = (408, 502, 503, 504)
 UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError, OverflowError)
-"""Errors of a request that no repeat can mend; a socket raises the last two for names and ports that it cannot use."""
+"""Errors that no retry can mend; a socket raises the last two for names and ports that it cannot use."""
 
 LAST_PORT = 65_535
 TOKEN = re.compile("[!-~]+")
@@ -41,10 +41,10 @@ class ServiceError(TetherError):
 class Client:
     """Talks to one service.
 
-    `decide` sends an idempotency key of its own, so that a repeat after a lost answer gets the same decision; an
-    outcome is counted once by its decision's id. `retries` is how often a request without an answer, or one that met a
-    log that could not be used just then, is sent again. Numbers, states and actions may be numpy's. What cannot be sent
-    is an InputError; everything that goes wrong afterwards is a ServiceError.
+    `decide` sends an idempotency key of its own, so that a retry after a lost answer gets the same decision; an outcome
+    is counted once by its decision's id. `retries` is how often a request is sent again that got no answer, or a 503
+    because the log could not be used just then. Numbers, states and actions may be numpy's. What cannot be sent is an
+    InputError; everything that goes wrong afterwards is a ServiceError.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Client:
         return self._send("POST", "/v1/alarm/reset", _status_of, {"why": why}, once=True)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:

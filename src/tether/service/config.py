@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tether.errors import InputError
+from tether.service.models import mistakes
 
 
 class Section(BaseModel):
@@ -59,7 +60,7 @@ class LimitsSection(Section):
 
     body_bytes: int = Field(default=262_144, ge=1024, le=2**26)
     seconds: float = Field(default=10.0, gt=0.0, le=600.0)  # for the head of a request, for its body, and for the log
-    waiting: int = Field(default=10_000, ge=1)  # drafts that may wait for the log before requests are refused
+    waiting: int = Field(default=10_000, ge=1)  # entries that may wait for the log before requests are refused
 
 
 class LabelsSection(Section):
@@ -91,13 +92,13 @@ class ServiceConfig(Section):
     folder: Path = Field(default=Path(), exclude=True)
 
     @model_validator(mode="after")
-    def _closed_unless_guarded(self) -> Self:
+    def _has_tokens_and_a_log_that_fit(self) -> Self:
         if self.tokens is None and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host!r} is open to other machines, but no tokens are set: make some with `tether token` "
                 "and name the file as tokens = ..., or listen on 127.0.0.1"
             )
-        if self.workers > 1 and self.store_from is None and not _is_postgres(self.store):
+        if self.workers > 1 and self.store_from is None and not is_postgres(self.store):
             raise ValueError(f"{self._needs_postgres()}. With SQLite use one worker")
         return self
 
@@ -110,15 +111,16 @@ class ServiceConfig(Section):
             address = os.environ.get(self.store_from, "")
             if not address:
                 raise InputError(f"store_from names the environment variable {self.store_from!r}, which is not set.")
-            if self.workers > 1 and not _is_postgres(address):
+            if self.workers > 1 and not is_postgres(address):
                 words = f"the environment variable {self.store_from!r} names an SQLite file: with it use one worker."
                 raise InputError(f"{self._needs_postgres()}, but {words}")
         else:
             address = self.store
-        return address if _is_postgres(address) else str(self.folder / address)
+        return address if is_postgres(address) else str(self.folder / address)
 
 
-def _is_postgres(address: str) -> bool:
+def is_postgres(address: str) -> bool:
+    """Whether a log is a PostgreSQL database, not an SQLite file."""
     return address.startswith(("postgresql://", "postgres://"))
 
 
@@ -145,8 +147,4 @@ def read_config(path: Path) -> ServiceConfig:
     try:
         return ServiceConfig.model_validate({**data, "folder": Path(path).resolve().parent})
     except ValidationError as error:
-        lines = []
-        for mistake in error.errors():
-            place = ".".join(str(part) for part in mistake["loc"])
-            lines.append(f"{path}{f' at {place}' if place else ''}: {mistake['msg'].removeprefix('Value error, ')}.")
-        raise InputError("\n".join(lines)) from None
+        raise InputError("\n".join(f"{path}: {mistake}." for mistake in mistakes(error))) from None

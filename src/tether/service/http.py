@@ -1,403 +1,342 @@
-"""Answers: decisions as JSON, and every error as a problem (RFC 9457) with its way out."""
+"""Every request before and after its handler: authentication, limits, errors, headers, access log, OpenAPI.
+
+An `Endpoint` declares one operation; `Application` serves them through Starlette's router, `openapi` describes them.
+"""
 
 import asyncio
 import itertools
 import json
 import logging
+import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Literal
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Lifespan, Message, Receive, Scope, Send
 
 from tether.errors import AlteredLog, StoreBusy, StoreError, TetherError
 from tether.live.policy import PromotionRefused
-from tether.live.records import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision, encode_action
-from tether.service import models
-from tether.service.auth import NOBODY_ASKED, Caller, Role, Token, caller_of
-from tether.service.config import is_loopback
-from tether.service.metrics import Metrics
+from tether.live.records import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
+from tether.service.auth import LOCAL, Caller, Role, Token, caller_of
+from tether.service.config import LimitsSection, is_loopback
+from tether.service.models import DecisionAnswer, Problem, mistakes
 
-
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
-
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"content": {"application/problem+json": _schema(models.Problem)}, "description": text}
-    for status, text in {
-        400: "The request cannot be used.",
-        401: "No valid token.",
-        403: "The token lacks the role.",
-        404: "No such decision.",
-        408: "The body did not arrive in time.",
-        409: "It contradicts what is in the log.",
-        413: "The body is too large.",
-        415: "The body is not JSON.",
-        422: "The request does not fit the description.",
-        503: "The log cannot be used now; try again.",
-    }.items()
-}
-UNLOGGED: dict[int | str, dict[str, Any]] = {
-    503: {
-        "content": {**ERRORS[503]["content"], "application/json": _schema(models.DecisionAnswer)},
-        "description": "The log cannot be used now: the safe action, or a problem.",
-    }
-}
-"""What takes the place of a decision that could not be logged."""
-
-
-def takes(model: type[BaseModel], *headers: dict[str, Any]) -> dict[str, Any]:
-    """What OpenAPI says of a route that the desk answers."""
-    told: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": _schema(model)}}}
-    return {**told, "parameters": list(headers)} if headers else told
-
-
-def describe(app: FastAPI, *more: type[BaseModel], open_to_all: Collection[str]) -> None:
-    """Add to OpenAPI what the framework does not know: more models, and that every path but the open ones needs a
-    token."""
-    generated = app.openapi
-    _, made = models_json_schema([(model, "validation") for model in more], ref_template="#/components/schemas/{model}")
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            told = generated()
-            told["components"]["schemas"].update(made["$defs"])
-            told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            for path in told["paths"].keys() - open_to_all:
-                for operation in told["paths"][path].values():
-                    operation["security"] = [{"token": []}]
-        return generated()
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def answer_of(decision: LiveDecision, body: dict[str, Any] | None) -> bytes:
-    """A decision as JSON, from its body in the log where it has one. Pydantic's serialiser is several times faster than
-    Python's, and its floats read back exactly."""
-    if body is None:
-        proposal = decision.proposal
-        body = {
-            "decision_id": decision.id,
-            "played": encode_action(decision.action),
-            "proposed": encode_action(decision.proposed),
-            "certificate": decision.certificate.to_json(),
-            "proposal": None if proposal is None else proposal.to_json(),
-            **{name: getattr(decision, name) for name in AS_THEY_ARE},
-        }
-        if decision.reason == "not-logged":  # why, is a driver's text, which may hold an address
-            body["detail"] = body["certificate"]["detail"] = NOT_LOGGED
-    answer = {name: body[name] for name in AS_THEY_ARE}
-    answer.update(id=body["decision_id"], action=body["played"], proposed=body["proposed"], seq=decision.seq)
-    answer.update(certificate=body["certificate"], proposal=body["proposal"], logged=decision.logged)
-    return to_json(answer)
-
-
-AS_THEY_ARE = ("is_baseline", "reason", "detail", "mode", "step", "episode", "certified", "drawn")
-"""Fields of an answer that are called the same in the log."""
-
-
-CUT_OFF = {408: "too slow", 413: "too large"}
-"""Titles of the refusals that leave a body unread."""
-
-
-NOT_LOGGED = "the log cannot be used now, so this is the safe action, and nothing was learned: see the service's log."
-
-
-class Refusal(NamedTuple):
-    """An error for the caller: status, title, the way out, and which criteria of a promotion were not met."""
-
-    status: int
-    title: str
-    detail: str
-    unmet: list[str] | None = None
-
-    def to_json(self, request_id: str) -> bytes:
-        """As problem+json."""
-        told = {name: value for name, value in self._asdict().items() if value is not None}
-        return to_json({"type": "about:blank", **told, "request_id": request_id})
-
-    def headers(self) -> dict[str, str]:
-        """Headers that belong to it."""
-        told = {"content-type": "application/problem+json"}
-        if self.status == 401:
-            told["www-authenticate"] = "Bearer"
-        if self.status in CUT_OFF:  # the rest of the body may still come, and nobody reads it
-            told["connection"] = "close"
-        if self.status == 503:
-            told["retry-after"] = "1"
-        return told
-
-
-LATE = "the log took too long. Try again, with the same Idempotency-Key: nothing is then counted twice."
-
-
-UNFORESEEN = Refusal(500, "failed", "this should not happen: see the service's log.")
-
-
-def refusal_of(error: Exception) -> Refusal:
-    """The words for an error; UNFORESEEN if it is none that should reach a caller. Addresses of databases stay out."""
-    if isinstance(error, ValidationError | RequestValidationError):
-        lines = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:5]]
-        return Refusal(422, "does not fit", "; ".join(lines))
-    if isinstance(error, HTTPException):
-        return Refusal(error.status_code, CUT_OFF.get(error.status_code, "not possible"), str(error.detail))
-    if isinstance(error, TimeoutError):
-        return Refusal(503, "time-out", LATE)
-    if isinstance(error, UnknownDecision):
-        return Refusal(404, "unknown decision", str(error))
-    if isinstance(error, AlreadyRecorded):
-        return Refusal(409, "already recorded", str(error))
-    if isinstance(error, ImpossibleCost):
-        return Refusal(409, "impossible cost", str(error))
-    if isinstance(error, PromotionRefused):
-        return Refusal(409, "promotion refused", str(error), list(error.unmet))
-    if isinstance(error, AlteredLog):
-        return Refusal(503, "the log was altered", "the log is not what was written; nothing is decided.")
-    if isinstance(error, StoreBusy):
-        return Refusal(503, "too busy", "too many requests wait for the log; nothing was taken. Try again.")
-    if isinstance(error, StoreError):
-        return Refusal(503, "the log cannot be used now", "nothing was acknowledged; try again.")
-    return Refusal(400, "cannot be used", str(error)) if isinstance(error, TetherError) else UNFORESEEN
-
-
-def answer_errors(app: FastAPI) -> None:
-    """Every error as problem+json. The doorway logs those that are not foreseen."""
-
-    async def refuse(request: Request, error: Exception) -> Response:
-        refusal = refusal_of(error)
-        headers = refusal.headers() | (dict(getattr(error, "headers", None) or {}))
-        return Response(refusal.to_json(request.scope["state"]["request_id"]), refusal.status, headers)
-
-    for kind in (Exception, TetherError, TimeoutError, ValidationError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, refuse)
-
-
-# The doorway: what happens to every request before a handler sees it. Who is asking, how much, and a line in the log.
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
-Answer = Callable[[bytes, str | None], Awaitable[tuple[int, bytes]]]
-"""Something that turns a body and an Idempotency-Key into a status and JSON."""
-
-OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
-"""Served to anybody: none of them holds data."""
-
-NEEDS: dict[tuple[str, str], Role] = {
-    ("POST", "/v1/decisions"): "decide",
-    ("POST", "/v1/outcomes"): "record",
-    ("POST", "/v1/mode"): "admin",
-    ("POST", "/v1/stop"): "admin",
-    ("POST", "/v1/resume"): "admin",
-    ("POST", "/v1/alarm/reset"): "admin",
-}
-"""The role that a request needs; whatever is neither here nor open needs "read"."""
-
-KNOWN = OPEN | {path for _, path in NEEDS} | {"/v1/status", "/v1/series", "/v1/events", "/metrics"}
-READ = (b"idempotency-key", b"authorization", b"content-length", b"content-type", b"host")
-NO_SNIFF = (b"x-content-type-options", b"nosniff")
-NO_STORE = (b"cache-control", b"no-store")
+Handler = Callable[[Request, Any], Awaitable[Response]]
+"""Takes a request and its validated input: the request body of a POST, the query of a GET."""
 
 access_log = logging.getLogger("tether.service.access")
 error_log = logging.getLogger("tether.service")
 
 
-class CutOff(HTTPException):
-    """A body is too long, or too slow. The framework lets errors of this kind through when it reads a body."""
+class Json(Response):
+    """A response as JSON. Pydantic's serialiser is several times faster than Python's; its floats read back exactly."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """As bytes, unless it is bytes already."""
+        return content if isinstance(content, bytes) else to_json(content, inf_nan_mode="null")
 
 
-class Doorway:
-    """Before the framework: authorisation, the size of bodies, request ids, headers, metrics and the access log."""
+@dataclass(frozen=True)
+class Endpoint:
+    """One operation: its route, who may call it, what it takes and answers.
+
+    Attributes:
+        handler: answers; its docstring describes the operation.
+        role: what a caller's token must allow; None is open to everybody.
+        takes: model of the request body (POST) or of the query (GET).
+        answers: model of the answer; None is any JSON object, or a text if `media_type` says so.
+        unavailable: model of what may take the place of a problem in a 503.
+        header: a header that it reads, as OpenAPI has it.
+        tag: its chapter in the OpenAPI document; without one it is left out.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    handler: Handler
+    _: KW_ONLY
+    role: Role | None = "read"
+    takes: type[BaseModel] | None = None
+    answers: type[BaseModel] | None = None
+    unavailable: type[BaseModel] | None = None
+    media_type: str = "application/json"
+    header: dict[str, Any] | None = None
+    tag: str = ""
+
+
+class Application:
+    """Endpoints as an ASGI application.
+
+    Each request gets an id, a caller and a line in the access log; each error becomes a problem (RFC 9457). `observe`
+    is told method, route, status and seconds of every request.
+    """
 
     def __init__(
         self,
-        app: Asgi,
+        endpoints: Iterable[Endpoint],
         *,
         tokens: tuple[Token, ...],
-        body_bytes: int,
-        seconds: float,
-        metrics: Metrics,
         host: str,
-        direct: Mapping[tuple[str, str], Answer],
+        limits: LimitsSection,
+        observe: Callable[[str, str, int, float], None],
+        lifespan: Lifespan[Any],
     ) -> None:
-        self._app, self._tokens, self._body_bytes, self._metrics, self._host = app, tokens, body_bytes, metrics, host
-        self._seconds = seconds
-        self._direct = direct  # requests that are answered without the framework, by method and path
-        words = f"the body is longer than {body_bytes} bytes, the limit of this service."
-        self._long = Refusal(413, "too large", words)
-        self._prefix, self._count = secrets.token_hex(6), itertools.count(1)
+        self._tokens, self._host, self._limits, self._observe = tokens, host, limits, observe
+        self._router = Router(default=self._unknown_path, lifespan=lifespan)
+        self._id_prefix, self._count = secrets.token_hex(6), itertools.count(1)
+        for endpoint in endpoints:
+            self.add(endpoint)
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Serve one more endpoint."""
+        answer = partial(self._answer, endpoint)
+        self._router.routes.append(Route(endpoint.path, answer, methods=[endpoint.method]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, from its first byte to its line in the log."""
+        """One request, from its first byte to its line in the access log; or the start and end of the service."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._router(scope, receive, send)
             return
-        began, status, ended = time.perf_counter(), 0, False
-        method, path = scope["method"], scope["path"]
-        request_id = f"{self._prefix}-{next(self._count):x}"
-        scope.setdefault("state", {})["request_id"] = request_id
-        headers = {name: value for name, value in scope["headers"] if name in READ}
-        page = path == "/" or path.startswith("/static/")
+        began, status, caller = time.perf_counter(), 0, None
+        request_id = f"{self._id_prefix}-{next(self._count):x}"
 
-        async def answer(message: Message) -> None:
-            nonlocal status, ended
-            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+        async def reply(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                more = ((b"x-request-id", request_id.encode()), NO_SNIFF, *(() if page else (NO_STORE,)))
-                message["headers"] = [*message.get("headers", ()), *more]
+                headers = message["headers"]
+                headers += [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
             await send(message)
 
-        caller, refusal = self._admit(method, path, headers)
-        if refusal is not None:
-            await _refuse(answer, refusal, request_id)
-        else:
-            scope["state"]["caller"] = caller
-            try:
-                await self._pass_on(scope, headers, self._measured(receive, began), answer)
-            except Exception as error:
-                refusal = refusal_of(error)
-                if refusal is UNFORESEEN:
-                    error_log.exception("request %s failed", request_id)
-                if not status:
-                    await _refuse(answer, refusal, request_id)
-                elif not ended:  # all that is left is to cut the answer off
-                    raise
-        self._note(method, path, status, time.perf_counter() - began, caller, request_id)
+        try:
+            scope["app"] = self  # the router then raises what it refuses
+            caller = scope["user"] = self._authenticate(dict(scope["headers"]))
+            await self._router(scope, receive, reply)
+        except ClientDisconnect:  # nobody is left to answer
+            pass
+        except Exception as error:
+            if status:  # the response has begun: all that is left is to cut it off
+                raise
+            problem = problem_of(error, request_id)
+            if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+                error_log.exception("request %s failed", request_id)
+            await _response_of(problem, getattr(error, "headers", None))(scope, receive, reply)
+        finally:
+            seconds = time.perf_counter() - began
+            self._log(scope["method"], scope.get("template", "other"), status, seconds, caller, request_id)
 
-    async def _pass_on(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        """To the desk, or to the framework."""
-        answer = self._direct.get((scope["method"], scope["path"]))
-        if answer is None:
-            await self._app(scope, receive, send)
-            return
-        body = await _whole(receive)
-        if body is None:
-            return
-        key = headers.get(b"idempotency-key")
-        status, content = await answer(body, None if key is None else key.decode("latin-1"))
-        await _send(send, status, content, {"content-type": "application/json"})
+    def _authenticate(self, headers: dict[bytes, bytes]) -> Caller | None:
+        """Who is calling; None if no known token was sent.
 
-    def _note(
-        self, method: str, path: str, status: int, seconds: float, caller: Caller | None, request_id: str
-    ) -> None:
+        Without tokens the Host header must be a name of this machine: another name that resolves to it (DNS rebinding)
+        is refused.
+        """
+        if self._tokens:
+            return caller_of(self._tokens, headers.get(b"authorization", b"").decode("latin-1"), time.time())
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host[1 : host.find("]")] if host.startswith("[") else host.rpartition(":")[0] or host
+        if name != self._host and not is_loopback(name):
+            raise HTTPException(403, "without tokens this service answers under this machine's own name only.")
+        return LOCAL
+
+    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
+        """Check the caller's role, read and validate the input, and let the handler answer."""
+        request.scope["template"] = endpoint.path  # for metrics and logs: an id in a path could fill both
+        if endpoint.role is not None:
+            _authorize(request.user, endpoint.role)
+        taken = None
+        if endpoint.method == "POST":
+            body = await self._body(request)
+            taken = None if endpoint.takes is None else endpoint.takes.model_validate_json(body)
+        elif endpoint.takes is not None:
+            taken = endpoint.takes.model_validate_strings(dict(request.query_params))
+        return await endpoint.handler(request, taken)
+
+    async def _unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            _authorize(scope["user"], "read")
+        await self._router.not_found(scope, receive, send)
+
+    async def _body(self, request: Request) -> bytearray:
+        """The request body: JSON, within the limits on its size, declared or not, and on its time."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            # a page of another site could send anything else here without the browser asking first
+            raise HTTPException(415, "send the body as Content-Type: application/json.")
+        self._check_size(int(request.headers.get("content-length", 0)))
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                async for part in request.stream():
+                    body += part
+                    self._check_size(len(body))
+        except TimeoutError:
+            words = f"the body did not arrive within {self._limits.seconds:g} s, the limit of this service."
+            raise HTTPException(408, f"{words} Send it again.") from None
+        return body
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.body_bytes:
+            words = f"the body is longer than {self._limits.body_bytes} bytes, the limit of this service."
+            raise HTTPException(413, words)
+
+    def _log(self, method: str, path: str, status: int, seconds: float, caller: Caller | None, request_id: str) -> None:
         """The metrics and the line in the access log. Neither holds a token, a state or a query."""
-        self._metrics.request(method, _group(path), status, seconds)
+        self._observe(method, path, status, seconds)
         if access_log.isEnabledFor(logging.INFO):
-            line = {
-                "time": round(time.time(), 3), "method": method, "path": _group(path), "status": status,
-                "ms": round(1e3 * seconds, 2), "caller": None if caller is None else caller.name,
-                "request_id": request_id,
-            }  # fmt: skip
+            line = {"time": round(time.time(), 3), "method": method, "path": path, "status": status}
+            line |= {"ms": round(1e3 * seconds, 2), "caller": caller and caller.name, "request_id": request_id}
             access_log.info(json.dumps(line))
 
-    def _admit(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[Caller | None, Refusal | None]:
-        """The caller, and the refusal if there is one."""
-        caller, refusal = self._known(method, path, headers)
-        if refusal is None and method == "POST":
-            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if kind != b"application/json":
-                # a page of another site could send anything else here without the browser asking first
-                refusal = Refusal(415, "not JSON", "send the body as Content-Type: application/json.")
-        length = headers.get(b"content-length")
-        if refusal is None and length is not None and not (length.isdigit() and int(length) <= self._body_bytes):
-            refusal = self._long
-        return caller, refusal
 
-    def _known(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[Caller | None, Refusal | None]:
-        if not self._tokens:
-            if not self._is_here(headers.get(b"host", b"").decode("latin-1")):
-                words = "without tokens this service answers under this machine's own name only."
-                return None, Refusal(403, "forbidden", words)
-            return NOBODY_ASKED, None
-        if path in OPEN or path.startswith("/static/"):
-            return None, None
-        header = headers.get(b"authorization")
-        caller = caller_of(self._tokens, None if header is None else header.decode("latin-1"), time.time())
-        if caller is None:
-            return None, Refusal(401, "unauthorized", "this needs a valid token: Authorization: Bearer <token>.")
-        role = NEEDS.get((method, path), "read")
-        if role not in caller.roles:
-            return caller, Refusal(403, "forbidden", f"this needs the role {role!r}, which this token does not have.")
-        return caller, None
-
-    def _is_here(self, host: str) -> bool:
-        """Whether a Host header names this machine: a foreign name that was pointed at it (DNS rebinding) does not."""
-        name = host[1 : host.find("]")] if host.startswith("[") else host.rpartition(":")[0] or host
-        return name == self._host or is_loopback(name)
-
-    def _measured(self, receive: Receive, began: float) -> Receive:
-        """`receive`, counting: a body is cut off where it is too long, declared or not, and when it is too late."""
-        taken, whole = 0, False
-
-        async def measured() -> Message:
-            nonlocal taken, whole
-            if whole:  # what may come now is that the caller hangs up, and that may take as long as the answer
-                return await receive()
-            try:
-                message = await _within(receive, began + self._seconds)
-            except TimeoutError:
-                words = f"the body did not arrive within {self._seconds:g} s, the limit of this service. Send it again."
-                raise CutOff(408, words) from None
-            taken, whole = taken + len(message.get("body", b"")), not message.get("more_body", False)
-            if taken > self._body_bytes:
-                raise CutOff(413, self._long.detail)
-            return message
-
-        return measured
+def _authorize(caller: Caller | None, role: Role) -> None:
+    if caller is None:
+        raise HTTPException(401, "this needs a valid token: Authorization: Bearer <token>.")
+    if role not in caller.roles:
+        raise HTTPException(403, f"this needs the role {role!r}, which this token does not have.")
 
 
-def _group(path: str) -> str:
-    """The path without ids, for metrics and logs; paths that do not exist are all one, or anybody could fill both."""
-    if path.startswith("/v1/decisions/"):
-        return "/v1/decisions/{id}"
-    if path.startswith("/static/"):
-        return "/static"
-    return path if path in KNOWN else "other"
+# Errors: as problem+json, in words that name the way out.
+
+TITLES = {401: "unauthorized", 403: "forbidden", 408: "too slow", 413: "too large", 415: "not JSON"}
+HEADERS = {
+    401: {"www-authenticate": "Bearer"},
+    408: {"connection": "close"},  # the rest of the body may still come, and nobody reads it
+    413: {"connection": "close"},
+    503: {"retry-after": "1"},
+}
+"""Headers that belong to a status."""
+
+LATE = "the log took too long. Try again, with the same Idempotency-Key: nothing is then counted twice."
+PROBLEMS: dict[type, tuple[int, str, str]] = {
+    TimeoutError: (503, "time-out", LATE),
+    UnknownDecision: (404, "unknown decision", ""),
+    AlreadyRecorded: (409, "already recorded", ""),
+    ImpossibleCost: (409, "impossible cost", ""),
+    PromotionRefused: (409, "promotion refused", ""),
+    AlteredLog: (503, "the log was altered", "the log is not what was written; nothing is decided."),
+    StoreBusy: (503, "too busy", "too many requests wait for the log; nothing was taken. Try again."),
+    StoreError: (503, "the log cannot be used now", "nothing was acknowledged; try again."),
+    TetherError: (400, "cannot be used", ""),
+    Exception: (500, "failed", "this should not happen: see the service's log."),
+}
+"""Status, title and detail of an error and its subclasses; "" is the error's own words, where they hold no address."""
 
 
-async def _within(receive: Receive, deadline: float) -> Message:
-    """The next message, until the deadline. Nearly always it is there: then no timer is made, which would take longer
-    than all else here. If not, the first attempt is given up, as in a cancellation, for one with a timer."""
-    attempt = receive().__await__()
-    try:
-        next(attempt)
-    except StopIteration as there:
-        message: Message = there.value
-        return message
-    attempt.close()
-    async with asyncio.timeout(deadline - time.perf_counter()):
-        return await receive()
+def problem_of(error: Exception, request_id: str) -> Problem:
+    """The error as a caller is told of it."""
+    if isinstance(error, ValidationError):
+        status, title, detail = 422, "does not fit", "; ".join(mistakes(error)[:5])
+    elif isinstance(error, HTTPException):
+        status, title, detail = error.status_code, TITLES.get(error.status_code, "not possible"), error.detail
+    else:
+        status, title, detail = next(PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS)
+    unmet = list(error.unmet) if isinstance(error, PromotionRefused) else None
+    return Problem(title=title, status=status, detail=detail or str(error), request_id=request_id, unmet=unmet)
 
 
-async def _whole(receive: Receive) -> bytes | None:
-    """The body of a request; None if the caller hung up before its end."""
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+def _response_of(problem: Problem, headers: dict[str, str] | None) -> Response:
+    headers = {"content-type": "application/problem+json", **HEADERS.get(problem.status, {}), **(headers or {})}
+    return Response(problem.model_dump_json(exclude_none=True), problem.status, headers)
 
 
-async def _refuse(send: Send, refusal: Refusal, request_id: str) -> None:
-    await _send(send, refusal.status, refusal.to_json(request_id), refusal.headers())
+# The OpenAPI document.
+
+ERRORS = {
+    400: "The request cannot be used.",
+    401: "No valid token.",
+    403: "The token lacks the role.",
+    404: "No such decision.",
+    408: "The body did not arrive in time.",
+    409: "It contradicts what is in the log.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The request does not fit the description.",
+    503: "The log cannot be used now; try again.",
+}
 
 
-async def _send(send: Send, status: int, content: bytes, told: dict[str, str]) -> None:
-    headers = [(name.encode(), value.encode()) for name, value in told.items()]
-    headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+def openapi(endpoints: Iterable[Endpoint], info: dict[str, str]) -> dict[str, Any]:
+    """The OpenAPI document of these endpoints."""
+    paths: dict[str, Any] = {}
+    models: set[type[BaseModel]] = {Problem}
+    for endpoint in endpoints:
+        if endpoint.tag:
+            paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+            body = endpoint.takes if endpoint.method == "POST" else None
+            models.update(model for model in (body, endpoint.answers, endpoint.unavailable) if model is not None)
+    ordered = sorted(models, key=lambda model: model.__name__)
+    _, schemas = models_json_schema([(model, "validation") for model in ordered], ref_template=REFERENCE)
+    security = {"token": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": info,
+        "paths": paths,
+        "components": {"schemas": schemas["$defs"], "securitySchemes": security},
+    }
+
+
+REFERENCE = "#/components/schemas/{model}"
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    """One operation, as OpenAPI has it."""
+    text, responses = (endpoint.handler.__doc__ or "").strip(), dict[str, Any]()
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", endpoint.path)
+    ]
+    if endpoint.header is not None:
+        parameters.append(endpoint.header)
+    if endpoint.takes is not None and endpoint.method == "GET":
+        for name, schema in endpoint.takes.model_json_schema()["properties"].items():
+            parameters.append({"name": name, "in": "query", "required": "default" not in schema, "schema": schema})
+    responses["200"] = {"description": "Done.", "content": _content(endpoint.answers, endpoint.media_type)}
+    for status, words in ERRORS.items():
+        content = _content(Problem, "application/problem+json")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE and endpoint.unavailable is not None:
+            content |= _content(endpoint.unavailable)
+        responses[str(status)] = {"description": words, "content": content}
+    described: dict[str, Any] = {"tags": [endpoint.tag], "summary": text.partition(".")[0], "description": text}
+    described |= {"operationId": getattr(endpoint.handler, "__name__", ""), "responses": responses}
+    if parameters:
+        described["parameters"] = parameters
+    if endpoint.takes is not None and endpoint.method == "POST":
+        described["requestBody"] = {"required": True, "content": _content(endpoint.takes)}
+    if endpoint.role is not None:
+        described["security"] = [{"token": []}]
+    return described
+
+
+def _content(model: type[BaseModel] | None, media_type: str = "application/json") -> dict[str, Any]:
+    if model is None:
+        return {media_type: {"schema": {"type": "object" if media_type == "application/json" else "string"}}}
+    return {media_type: {"schema": {"$ref": REFERENCE.format(model=model.__name__)}}}
+
+
+# A decision as JSON.
+
+
+def answer_of(decision: LiveDecision) -> bytes:
+    """A decision as JSON: what the record says, under the names of `DecisionAnswer`."""
+    told = decision.model_dump(mode="json", exclude={"state"})
+    told |= {"id": decision.id, "action": told["played"], "logged": decision.logged}
+    if decision.reason == "not-logged":  # why, is a driver's text, which may hold an address
+        told["detail"] = told["certificate"]["detail"] = NOT_LOGGED
+    return to_json({name: told[name] for name in DecisionAnswer.model_fields})
+
+
+NOT_LOGGED = "the log cannot be used now, so this is the safe action, and nothing was learned: see the service's log."

@@ -1,213 +1,121 @@
-"""The watch: tells long polls that the log has grown, also by other processes. One look for all who wait."""
+"""The hub: the advisor between asyncio and the log. Requests that arrive together share one sync."""
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from tether.errors import AlteredLog, InputError, StoreError, TetherError
-from tether.live.advisor import Advisor, Pending
+from tether.errors import AlteredLog, StoreError, TetherError
+from tether.live.advisor import Advisor, Batch
+from tether.live.judge import Outcome, Question
 from tether.live.log.group_commit import GroupCommit
-from tether.live.log.store import Appended, Store
-from tether.live.records import LiveDecision, Recorded
+from tether.live.log.store import Appended
+from tether.live.records import Event, LiveDecision, Recorded
 from tether.records import StarAction
-from tether.service.http import answer_of
-from tether.service.metrics import Metrics
-from tether.service.models import DecisionRequest, OutcomeAnswer, OutcomeRequest, StarActionModel
-
-INTERVAL = 0.25
-"""Seconds between looks at the log while somebody waits."""
-
-
-class Watch:
-    """Looks at the end of the log while somebody waits, and only then."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._head, self._waiting = store, 0, 0
-        self._grown, self._ended = asyncio.Condition(), False
-        self._looking: asyncio.Task[None] | None = None
-
-    async def head_after(self, after: int, seconds: float) -> int:
-        """The seq of the log's end: at once if it is beyond `after`, else when it is, or after so many seconds."""
-        self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
-        deadline = time.monotonic() + seconds
-        self._waiting += 1
-        try:
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look())
-            async with self._grown:
-                while self._head <= after and not self._ended and (left := deadline - time.monotonic()) > 0.0:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._grown.wait(), left)
-        finally:
-            self._waiting -= 1
-        return self._head
-
-    async def _look(self) -> None:
-        while self._waiting:
-            await asyncio.sleep(INTERVAL)
-            with suppress(Exception):  # a log that is out of reach has not grown; whoever writes to it will be told
-                self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
-            async with self._grown:
-                self._grown.notify_all()
-
-    def end(self) -> None:
-        """Let nobody wait from now on: who does is answered at the next look. Safe to call in a signal handler."""
-        self._ended = True
-
-    async def close(self) -> None:
-        """Stop looking."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
-
-
-# The hub: the advisor between asyncio and the log. Requests that arrive together share one sync.
-
-
-class Decided(NamedTuple):
-    """A decision, and its body in the log; None if it could not be logged."""
-
-    decision: LiveDecision
-    body: dict[str, Any] | None
-
-
-NOT_BEGUN = Pending(())
+from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel
 
 error_log = logging.getLogger("tether.service")
 
-
-@dataclass(slots=True, eq=False)
-class Waiting:
-    """A request on its way to the log: its first half, how it ends, and the future of the one who waits for it."""
-
-    begin: Callable[[], Pending]
-    finish: Callable[[Pending, list[Appended]], Any]
-    fail: Callable[[Pending, StoreError], Any]
-    answer: "asyncio.Future[Any]"
-    pending: Pending = NOT_BEGUN
-
-    def begun(self, note: Callable[[StoreError], None]) -> bool:
-        """Do the first half; False if it fails, which is then the answer, or if nobody waits for one any more. That the
-        log cannot be read is noted."""
-        if self.answer.done():
-            return False
-        try:
-            self.pending = self.begin()
-        except BaseException as failure:  # of this request alone: the others of the batch are not to suffer for it
-            self.refuse(failure)
-            if isinstance(failure, StoreError):
-                note(failure)
-            return False
-        return True
-
-    def refuse(self, failure: BaseException) -> None:
-        """The answer is this failure, if somebody still waits for one. A future takes no StopIteration, and what is no
-        Exception is not to end the loop."""
-        plain = isinstance(failure, Exception) and not isinstance(failure, StopIteration)
-        if not self.answer.done():
-            self.answer.set_exception(failure if plain else RuntimeError(f"{type(failure).__name__}: {failure}"))
+Request = Question | Outcome | Event
 
 
 class Hub:
     """Decides on the event loop, which takes less than a thread would, and waits for the log without blocking it.
 
-    What came in during one turn of the loop is handed to the group commit together, and comes back together. The second
-    half of every request runs when its batch is back, whether or not somebody still waits for it: a client that hangs
-    up, or a time-out, leaves nothing half done.
+    What came in during one turn of the loop is one batch: handed to the group commit together, and back together. The
+    second half of every request runs when its batch is back, whether or not somebody still waits for it: a client that
+    hangs up, or a time-out, leaves nothing half done.
     """
 
     def __init__(self, advisor: Advisor, *, waiting: int, seconds: float) -> None:
         self.advisor = advisor
         self._seconds = seconds
         self._commit = GroupCommit(advisor.store, most_waiting=waiting)
-        self._gathered: list[Waiting] = []
+        self._gathered: list[tuple[Request, asyncio.Future[Any]]] = []
         self._away: set[Future[list[Appended]]] = set()
         self._all_back = asyncio.Event()
         self._all_back.set()
         self._failure: StoreError | None = None  # of the log, when last used
         self._trying = False
 
-    async def decide(self, asked: DecisionRequest, key: str | None) -> Decided:
+    async def decide(self, asked: DecisionRequest, key: str | None) -> LiveDecision:
         """A decision, durably logged before it is handed out."""
-        state, seen = wire_state(asked.state), asked.observed_at
-        begin = partial(self.advisor.begin_decide, state, asked.step, asked.episode, key=key, observed_at=seen)
-        decided: Decided = await self._logged(begin, self._finish_decide, self._fail_decide)
-        return decided
+        state = wire_state(asked.state)
+        question = self.advisor.question(state, asked.step, asked.episode, key=key, observed_at=asked.observed_at)
+        made: LiveDecision = await self._answer(question)
+        return made
 
     async def record(self, told: OutcomeRequest) -> Recorded:
         """An outcome, exactly once, durable before it is acknowledged."""
         applied: Any = told.applied
         if isinstance(applied, StarActionModel):
             applied = StarAction(applied.ray, applied.length)
-        next_state = wire_state(told.next_state)
-        begin = partial(self.advisor.begin_record, told.decision_id, told.reward, told.cost, next_state, applied)
-        recorded: Recorded = await self._logged(begin, self.advisor.finish_record, self._fail_record)
-        return recorded
+        done: Recorded = await self._answer(
+            Outcome(told.decision_id, told.reward, told.cost, wire_state(told.next_state), applied)
+        )
+        return done
 
-    def _finish_decide(self, pending: Pending, appended: list[Appended]) -> Decided:
-        made = self.advisor.finish_decide(pending, appended)
-        return Decided(made, appended[-1].entry.body if made.logged else None)
-
-    def _fail_decide(self, pending: Pending, error: StoreError) -> Decided:
-        return Decided(self.advisor.fail_decide(pending, error), None)
-
-    def _fail_record(self, pending: Pending, error: StoreError) -> None:
-        self.advisor.fail_record(error)
-        raise error
-
-    def _logged(
-        self,
-        begin: Callable[[], Pending],
-        finish: Callable[[Pending, list[Appended]], Any],
-        fail: Callable[[Pending, StoreError], Any],
-    ) -> "asyncio.Future[Any]":
+    def _answer(self, request: Request) -> "asyncio.Future[Any]":
         """The answer to come. The first of a turn of the loop asks for the batch to be handed over at its end."""
         loop = asyncio.get_running_loop()
         if not self._gathered:
             loop.call_soon(self._hand_over, loop)
-        self._gathered.append(Waiting(begin, finish, fail, loop.create_future()))
-        return self._gathered[-1].answer
+        self._gathered.append((request, loop.create_future()))
+        return self._gathered[-1][1]
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The first half of every request that came in, one after the other, and their drafts to the log."""
-        gathered, self._gathered = self._gathered, []
-        batch = [each for each in gathered if each.begun(self._note)]
-        if not batch:
+        """Prepare the batch, without those who have hung up by now, and give its drafts to the log."""
+        gathered = [(request, future) for request, future in self._gathered if not future.done()]
+        self._gathered = []
+        batch, futures = self.advisor.prepare(request for request, _ in gathered), [future for _, future in gathered]
+        for item in batch.items:
+            if isinstance(item.error, StoreError):
+                self._note(item.error)
+        if not batch.drafts:
+            self._end(batch, [], futures)
             return
         try:
-            written = self._commit.submit([draft for each in batch for draft in each.pending.drafts])
+            written = self._commit.submit(batch.drafts)
         except StoreError as error:
-            _end(batch, None, error)
+            self._end(batch, error, futures)
             return
         self._away.add(written)
         self._all_back.clear()
-        timer = loop.call_later(self._seconds, self._give_up, batch)
+        timer = loop.call_later(self._seconds, self._give_up, futures)
 
         def back(done: "Future[list[Appended]]") -> None:
             timer.cancel()
             self._away.discard(done)
-            appended, error = _result_of(done)
-            self._note(error)
-            _end(batch, appended, error)
-            if notes := self.advisor.notes():  # of what did not leave: nobody waits for them
-                self._logged(partial(Pending, notes), self.advisor.finish_notes, lambda pending, error: None)
+            result = _result_of(done)
+            self._note(result if isinstance(result, StoreError) else None)
+            self._end(batch, result, futures)
+            for note in self.advisor.notes():  # of what did not leave: nobody waits for them
+                self._answer(note)
             if not self._away:
                 self._all_back.set()
 
         written.add_done_callback(lambda done: loop.call_soon_threadsafe(back, done))
 
-    def _give_up(self, batch: list[Waiting]) -> None:
+    def _end(self, batch: Batch, written: list[Appended] | StoreError, futures: "list[asyncio.Future[Any]]") -> None:
+        """Commit the batch, and give each who still waits its answer. A future takes no StopIteration, and what is no
+        Exception is not to end the loop."""
+        for answer, future in zip(self.advisor.commit(batch, written), futures, strict=True):
+            if future.done():
+                continue
+            if not isinstance(answer, BaseException):
+                future.set_result(answer)
+            elif isinstance(answer, Exception) and not isinstance(answer, StopIteration):
+                future.set_exception(answer)
+            else:
+                future.set_exception(RuntimeError(f"{type(answer).__name__}: {answer}"))
+
+    def _give_up(self, futures: "list[asyncio.Future[Any]]") -> None:
         """The log takes too long: whoever waits is told so. Their drafts may still be written, and are then learned."""
         self._note(StoreError(f"it has not answered for {self._seconds:g} s."))
-        for each in batch:
-            if not each.answer.done():
-                each.answer.set_exception(TimeoutError())
+        for future in futures:
+            if not future.done():
+                future.set_exception(TimeoutError())
 
     def _note(self, failure: StoreError | None) -> None:
         """The log failed, or did not: a line in the service's own log when that changes. Callers are not told why."""
@@ -253,30 +161,12 @@ class Hub:
         self.advisor.close()
 
 
-def _result_of(done: "Future[list[Appended]]") -> tuple[list[Appended] | None, StoreError | None]:
+def _result_of(done: "Future[list[Appended]]") -> list[Appended] | StoreError:
     """What the log says of a batch, or why it could not be written; an error that no store should raise counts too."""
     error = done.exception()
     if error is None:
-        return done.result(), None
-    return None, error if isinstance(error, StoreError) else StoreError(f"the log failed: {type(error).__name__}.")
-
-
-def _end(batch: list[Waiting], appended: list[Appended] | None, error: StoreError | None) -> None:
-    """The second half of each request of a batch, in the order of the log, and its answer if somebody still waits."""
-    start = 0
-    for each in batch:
-        end = start + len(each.pending.drafts)
-        try:
-            if appended is None:
-                answer = each.fail(each.pending, error or StoreError("the log gave no answer."))
-            else:
-                answer = each.finish(each.pending, appended[start:end])
-        except BaseException as failure:  # of this request alone, too
-            each.refuse(failure)
-        else:
-            if not each.answer.done():
-                each.answer.set_result(answer)
-        start = end
+        return done.result()
+    return error if isinstance(error, StoreError) else StoreError(f"the log failed: {type(error).__name__}.")
 
 
 def wire_state(value: Any) -> Any:
@@ -286,32 +176,3 @@ def wire_state(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: wire_state(entry) for name, entry in value.items()}
     return value
-
-
-# The desk: decisions and outcomes, from the bytes of a request to the bytes of its answer.
-
-LONGEST_KEY = 400
-"""Characters of an Idempotency-Key."""
-
-
-class Desk:
-    """Answers as (status, JSON); what cannot be answered is raised."""
-
-    def __init__(self, hub: Hub, metrics: Metrics) -> None:
-        self._hub, self._metrics = hub, metrics
-
-    async def decide(self, body: bytes, key: str | None) -> tuple[int, bytes]:
-        """A decision: 200; 503 with the safe action if the log cannot be written."""
-        asked = DecisionRequest.model_validate_json(body)
-        if key is not None and not 1 <= len(key) <= LONGEST_KEY:
-            raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
-        decision, logged = await self._hub.decide(asked, key)
-        self._metrics.decided(decision)
-        return 200 if decision.logged else 503, answer_of(decision, logged)
-
-    async def record(self, body: bytes, key: str | None) -> tuple[int, bytes]:
-        """An outcome was recorded. The decision's id is its key: a header says nothing more."""
-        recorded = await self._hub.record(OutcomeRequest.model_validate_json(body))
-        self._metrics.recorded(recorded.repeated)
-        answer = OutcomeAnswer(decision_id=recorded.decision_id, seq=recorded.seq, repeated=recorded.repeated)
-        return 200, answer.model_dump_json().encode()

@@ -2,10 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError
 
 Episode = Annotated[str, Field(max_length=200)] | int | None
-Key = Annotated[str, Field(min_length=1, max_length=400)]
+Why = Annotated[str, Field(min_length=1, max_length=1000)]
+Seq = Annotated[int, Field(ge=0, le=2**53)]
+"""A place in the log that a request may name: what JSON's readers and every database hold exactly."""
 
 
 class Wire(BaseModel):
@@ -48,13 +50,35 @@ class ModeRequest(Wire):
     """Enter a mode. Going up needs the criteria to be met; going down is always allowed."""
 
     mode: Literal["shadow", "guarded", "live"]
-    why: Annotated[str, Field(min_length=1, max_length=1000)]
+    why: Why
 
 
-class Reasoned(Wire):
+class OrderRequest(Wire):
     """An order of an admin, with its reason, for the log."""
 
-    why: Annotated[str, Field(min_length=1, max_length=1000)]
+    why: Why
+
+
+class DecisionsQuery(BaseModel):
+    """A page of decisions: so many, before an entry of the log, with a_0, without it, or all."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 25
+    before: Seq | None = None
+    kind: Literal["all", "baseline", "other"] = "all"
+
+
+class SeriesQuery(BaseModel):
+    """Columns over the last `window` decisions (0: all that are held), in at most `points` buckets."""
+
+    window: Annotated[int, Field(ge=0, le=10**9)] = 0
+    points: Annotated[int, Field(ge=1, le=2000)] = 500
+
+
+class EventsQuery(BaseModel):
+    """Wait for an entry after `after`, at most `wait` seconds."""
+
+    after: Seq = 0
+    wait: Annotated[FiniteFloat, Field(ge=0.0, le=25.0)] = 0.0
 
 
 class DecisionAnswer(BaseModel):
@@ -101,3 +125,13 @@ class Problem(BaseModel):
     detail: str
     request_id: str = ""
     unmet: list[str] | None = None
+
+
+def mistakes(error: ValidationError) -> list[str]:
+    """What does not fit a model, each as "at place: what is wrong", without a place if it is the whole."""
+    found = []
+    for each in error.errors(include_url=False):
+        place = ".".join(str(part) for part in each["loc"])
+        words = each["msg"].removeprefix("Value error, ")
+        found.append(f"at {place}: {words}" if place else words)
+    return found

@@ -1,27 +1,34 @@
-"""The journal: the last decisions as rows and columns, for the dashboard. A fold over the end of the log.
+"""What readers see: the journal of the last decisions, status, long polls, metrics, and the dashboard's files.
 
 Nothing here touches a decision. Memory is bounded: only the last `KEPT` decisions are held.
 """
 
+import asyncio
+import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from tether import __version__
 from tether.errors import AlteredLog, StoreError
 from tether.live.advisor import Advisor
-from tether.live.log.store import Entry
-from tether.live.records import Status, UnknownDecision, decision_key, outcome_key, withheld_key
+from tether.live.log.store import Entry, Store
+from tether.live.policy import MODES
+from tether.live.records import LiveDecision, Status, UnknownDecision, decision_key, outcome_key, withheld_key
 from tether.records import Array
-from tether.service import models
 from tether.service.auth import Caller
 from tether.service.config import ServiceConfig
 
@@ -77,7 +84,7 @@ class Journal:
         elif entry.kind == "outcome":
             row = self.rows.get(body["decision_id"])
             if row is not None:
-                row["outcome"] = {name: body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
+                row["outcome"] = outcome_of(entry)
                 row["a_0"] = self._a_0_instead(row, body)
         elif entry.kind == "withheld" and body["decision_id"] in self.rows:
             self.rows[body["decision_id"]].update(held(entry))
@@ -215,6 +222,11 @@ def row_of(entry: Entry) -> dict[str, Any]:
     }
 
 
+def outcome_of(entry: Entry) -> dict[str, Any]:
+    """An outcome as its decision's row shows it."""
+    return {name: entry.body[name] for name in ("reward", "cost", "applied")} | {"time": entry.time}
+
+
 def held(entry: Entry) -> dict[str, Any]:
     """What the row of a decision says once it was withheld: it was a_0 that acted."""
     return {"reason": entry.body["reason"], "detail": entry.body["detail"], "is_baseline": True}
@@ -265,7 +277,7 @@ class View:
             return self._journal, str(error)
         return journal, ""
 
-    def standing(self) -> Status:
+    def advisor_status(self) -> Status:
         """The advisor's status at the end of the log; as of before, and why, while the log is out of reach."""
         try:
             self._advisor.sync()
@@ -295,9 +307,9 @@ class View:
             "time": time.time(),
             "mode": status.mode,
             "mode_since": journal.times.get("mode"),
-            "stopped": None if stopped is None else {**stopped, "time": journal.times.get("stopped")},
+            "stopped": None if stopped is None else {**stopped.model_dump(), "time": journal.times.get("stopped")},
             "alarm": None if not status.alarm else {
-                "test": "" if tripped is None else tripped["test"],
+                "test": "" if tripped is None else tripped.test,
                 "message": status.alarm,
                 "time": journal.times.get("tripped"),
             },
@@ -339,8 +351,7 @@ class View:
         if withheld is not None:
             row |= held(withheld)
         if outcome is not None:
-            told = outcome.body
-            row["outcome"] = {name: told[name] for name in ("reward", "cost", "applied")} | {"time": outcome.time}
+            row["outcome"] = outcome_of(outcome)
         return {
             **row,
             **{name: body[name] for name in ("certificate", "proposal", "drawn", "key", "observed_at")},
@@ -354,7 +365,130 @@ class View:
             return self._followed().series(window, points)
 
 
-# Pages and health: what anybody may fetch. None of it holds data.
+# Long polls: wait until the log grows.
+
+INTERVAL = 0.25
+"""Seconds between two polls of the log while somebody waits."""
+
+
+class LogPoll:
+    """Wakes those who wait for the log to grow, also through other processes. One poll of the store serves all of them,
+    and runs only while there are any."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._head, self._waiters = store, 0, 0
+        self._grown, self._stopped = asyncio.Condition(), False
+        self._task: asyncio.Task[None] | None = None
+
+    async def head_after(self, after: int, seconds: float) -> int:
+        """The seq of the log's end: at once if it is beyond `after`, else when it is, or after so many seconds."""
+        self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
+        deadline = time.monotonic() + seconds
+        self._waiters += 1
+        try:
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._poll())
+            async with self._grown:
+                while self._head <= after and not self._stopped and (left := deadline - time.monotonic()) > 0.0:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._grown.wait(), left)
+        finally:
+            self._waiters -= 1
+        return self._head
+
+    async def _poll(self) -> None:
+        while self._waiters:
+            await asyncio.sleep(INTERVAL)
+            with suppress(Exception):  # a log that is out of reach has not grown; whoever writes to it will be told
+                self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
+            async with self._grown:
+                self._grown.notify_all()
+
+    def stop(self) -> None:
+        """Stop accepting waiters; pending ones are answered at the next poll. Safe to call in a signal handler."""
+        self._stopped = True
+
+    async def close(self) -> None:
+        """Cancel the poll."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+# Metrics, for Prometheus.
+
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+METHODS = ("GET", "POST", "HEAD", "OPTIONS")
+OF_THE_LOG = {
+    "seq": "Entries of the log.", "data_version": "Outcomes learned from.", "stopped": "1: switched off.",
+    "alarm": "1: a test of the assumptions has failed.", "certified": "Share of D(s) certified, last decision.",
+    "refusals": "Certificates that the gate refused.",
+}  # fmt: skip
+OF_THE_WORKER = {"store_error": "1: the log failed when last used.", "unsynced": "Entries waiting for others."}
+
+
+class Metrics(Collector):
+    """Counts and times, in a registry of their own. What the log knows is the same in all processes, as of the last
+    status; what only this process knows carries the label `worker`, its process id."""
+
+    def __init__(self) -> None:
+        self._registry, self._worker = CollectorRegistry(), str(os.getpid())
+        self._status: Status | None = None
+        self._registry.register(self)
+        self._seconds = Histogram("tether_request_seconds", "Time per request.", ["worker", "method", "path", "status"],
+                                  buckets=BUCKETS, registry=self._registry)  # fmt: skip
+        self._decided = Counter("tether_worker_decisions", "Decisions answered by this worker.",
+                                ["worker", "mode", "played", "reason"], registry=self._registry)  # fmt: skip
+        self._recorded = Counter("tether_worker_outcomes", "Outcomes acknowledged by this worker.",
+                                 ["worker", "repeated"], registry=self._registry)  # fmt: skip
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request was answered."""
+        known = method if method in METHODS else "other"
+        self._seconds.labels(self._worker, known, route, status).observe(seconds)
+
+    def decided(self, decision: LiveDecision) -> None:
+        """One decision was made."""
+        played = "baseline" if decision.is_baseline else "other"
+        self._decided.labels(self._worker, decision.mode, played, decision.reason).inc()
+
+    def recorded(self, repeated: bool) -> None:
+        """One outcome was recorded."""
+        self._recorded.labels(self._worker, str(repeated).lower()).inc()
+
+    def collect(self) -> Iterator[Metric]:
+        """What the status says."""
+        status = self._status
+        if status is None:
+            return
+        decisions = CounterMetricFamily("tether_decisions", "Decisions in the log.", labels=["played"])
+        decisions.add_metric(["baseline"], status.baseline)
+        decisions.add_metric(["other"], status.decisions - status.baseline)
+        yield decisions
+        yield CounterMetricFamily("tether_outcomes", "Outcomes in the log.", status.outcomes)
+        modes = GaugeMetricFamily("tether_mode", "1 for the present mode.", labels=["mode"])
+        for mode in MODES:
+            modes.add_metric([mode], float(status.mode == mode))
+        yield modes
+        for name, text in OF_THE_LOG.items():
+            yield GaugeMetricFamily(f"tether_{name}", text, _number(getattr(status, name)))
+        for name, text in OF_THE_WORKER.items():
+            gauge = GaugeMetricFamily(f"tether_{name}", text, labels=["worker"])
+            gauge.add_metric([self._worker], _number(getattr(status, name)))
+            yield gauge
+
+    def text(self, status: Status) -> bytes:
+        """Everything, in Prometheus' text format."""
+        self._status = status
+        return generate_latest(self._registry)
+
+
+def _number(value: float | bool | str) -> float:
+    """A value of the status as a gauge; words, such as those of an alarm, count as 1."""
+    return float(bool(value)) if isinstance(value, str) else float(value)
+
+
+# The dashboard's files.
 
 STATIC_TYPES = {
     ".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
@@ -368,38 +502,15 @@ PAGE_HEADERS = {
 }
 
 
-def add_pages(app: FastAPI, has_tokens: bool) -> None:
-    """The dashboard, its files, and the two questions that a supervisor asks."""
-    pages = {
-        page.name: page.read_bytes()
-        for page in files("tether.service").joinpath("static").iterdir()
-        if page.name[page.name.rfind(".") :] in STATIC_TYPES
-    }
+class Pages:
+    """The files of the dashboard, read once. None of them holds data."""
 
-    def served(name: str) -> Response:
-        if name not in pages:
+    def __init__(self) -> None:
+        found = files("tether.service").joinpath("static").iterdir()
+        self._files = {file.name: file.read_bytes() for file in found if PurePath(file.name).suffix in STATIC_TYPES}
+
+    def response(self, name: str) -> Response:
+        """One file, with the headers that keep a browser from loading anything from elsewhere."""
+        if name not in self._files:
             raise HTTPException(404, f"there is no page {name!r:.80}.")
-        kind = STATIC_TYPES[name[name.rfind(".") :]]
-        return Response(pages[name], headers=PAGE_HEADERS, media_type=kind)
-
-    @app.get("/", include_in_schema=False)
-    async def dashboard() -> Response:
-        return served("index.html")
-
-    @app.get("/static/{name}", include_in_schema=False)
-    async def static(name: str) -> Response:
-        return served(name)
-
-    @app.get("/healthz", tags=["health"])
-    async def healthz() -> dict[str, Any]:
-        """The process answers. `open`: the service asks for no tokens."""
-        return {"status": "ok", "open": not has_tokens}
-
-    not_ready = {"model": models.Readiness, "description": "The log cannot be used now."}
-
-    @app.get("/readyz", response_model=models.Readiness, responses={503: not_ready}, tags=["health"])
-    async def readyz(request: Request) -> Response:
-        """The log can be read, and could be written when last used."""
-        if await request.app.state.hub.ready():
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "the log cannot be used: the service's own log says why"}, 503)
+        return Response(self._files[name], headers=PAGE_HEADERS, media_type=STATIC_TYPES[PurePath(name).suffix])

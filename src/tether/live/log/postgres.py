@@ -51,40 +51,40 @@ _DEFAULTS: dict[str, Any] = {
 """Connection settings that hold unless the address says otherwise: an answer that never comes must become an error."""
 
 _GRACE = 1.0
-"""Seconds beyond the patience that a server may be silent: it is to say itself that a writer waited too long."""
+"""Seconds added to `patience` on the client's side, so that the server's own lock timeout is reported first."""
 
 
-class NoAnswer(psycopg.OperationalError):
-    """The server was silent for too long. Whether it has done, or will do, what it was asked is unknown."""
+class ServerTimeout(psycopg.OperationalError):
+    """The server did not answer in time. Whether it has done, or will do, what it was asked is unknown."""
 
 
-class _Line(psycopg.Connection[Any]):
-    """A connection that does not wait for ever. The server's own limits, and TCP's, mean nothing once it hangs."""
+class _Connection(psycopg.Connection[Any]):
+    """A connection with a timeout on the client's side: those of the server, and TCP's, fail if the server hangs."""
 
-    silence = 10.0
-    tell: Callable[[], None] | None = None
+    timeout = 10.0
+    on_timeout: Callable[[], None] | None = None
 
     def wait(self, gen: Generator[Any, Any, Any], *more: Any, **named: Any) -> Any:
-        """Where psycopg does all its waiting."""
+        """All waiting of psycopg goes through here."""
         try:
-            return super().wait(_while_heard(gen, self.silence), *more, **named)
-        except NoAnswer:
-            self.close()  # an answer that still comes must not be taken for that to another question
-            if self.tell is not None:
-                self.tell()
+            return super().wait(_with_timeout(gen, self.timeout), *more, **named)
+        except ServerTimeout:
+            self.close()  # a late answer must not be taken for that to another statement
+            if self.on_timeout is not None:
+                self.on_timeout()
             raise
 
 
-def _while_heard(gen: Generator[Any, Any, Any], silence: float) -> Generator[Any, Any, Any]:
-    """`gen`, which psycopg wakes ten times a second, until nothing was sent or received for so many seconds."""
-    ready, heard = None, time.monotonic()
+def _with_timeout(gen: Generator[Any, Any, Any], timeout: float) -> Generator[Any, Any, Any]:
+    """`gen`, which psycopg wakes ten times a second; ServerTimeout after so many seconds without any data."""
+    ready, last = None, time.monotonic()
     try:
         while True:
             ready = yield gen.send(ready)
             if ready:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > silence:
-                raise NoAnswer(f"the server has not answered for {silence:g} seconds")
+                last = time.monotonic()
+            elif time.monotonic() - last > timeout:
+                raise ServerTimeout(f"the server has not answered for {timeout:g} seconds")
     except StopIteration as end:
         return end.value
 
@@ -93,13 +93,13 @@ class PostgresStore(SqlStore):
     """A `Store` in the tables of one schema of a PostgreSQL database (UTF-8), created on first use unless `read_only`.
 
     `address` is a libpq address ("postgresql://user@host/database" or "host=… dbname=…"); no error repeats it.
-    Writers take turns by an advisory lock. `patience` is how many seconds one waits for its turn, or for a server that
-    is silent. After such a silence whoever asks is told at once, until the server answers again.
+    Writers exclude each other by an advisory lock. `patience` is the timeout, in seconds, for that lock and for a
+    server that does not answer. After such a timeout every call fails at once, until the server answers again.
     """
 
     errors = psycopg.Error
-    mark = "%s"
-    within = "= ANY(?)"
+    placeholder = "%s"
+    one_of = "= ANY(?)"
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class PostgresStore(SqlStore):
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema) or schema.startswith("pg_"):
             raise InputError(f"schema {schema!r} must be lower-case letters, digits and _, and not begin with pg_.")
         super().__init__(f"the log in schema {schema!r} of PostgreSQL", f"{schema}.", clock=clock, read_only=read_only)
-        self._schema, self._patience, self._silent = schema, patience, False
-        self._insertion, self._turn = self._sql(_INSERTION), self._turn_of_a_writer()
+        self._schema, self._patience, self._unresponsive = schema, patience, False
+        self._insertion, self._locking = self._sql(_INSERTION), self._lock_statement()
         try:
             defaults = _DEFAULTS | {"connect_timeout": math.ceil(patience + _GRACE)}
             self._settings: dict[str, Any] = defaults | conninfo_to_dict(address)
         except psycopg.Error:
             raise InputError("the address of the database is not one that PostgreSQL's client can read.") from None
         try:
-            with closing(self._call()) as connection:
+            with closing(self._new_connection()) as connection:
                 self._open_log(connection, identity or secrets.token_hex(16))
         except psycopg.Error as error:
             raise self._refusal("opened", error) from error
@@ -154,19 +154,19 @@ class PostgresStore(SqlStore):
             )
         self._check_format(dict(connection.execute(self._sql("SELECT name, value FROM {}meta")).fetchall()))
 
-    def _call(self) -> _Line:
-        line = _Line.connect(**self._settings, autocommit=True)
-        line.silence = self._patience + _GRACE
-        return line
+    def _new_connection(self) -> _Connection:
+        connection = _Connection.connect(**self._settings, autocommit=True)
+        connection.timeout = self._patience + _GRACE
+        return connection
 
     def _connect(self, *, writing: bool) -> Any:
-        self._check_heard()
+        self._check_responsive()
         try:
-            connection = self._call()
+            connection = self._new_connection()
         except ConnectionTimeout:
-            self._wait_for_server()
+            self._mark_unresponsive()
             raise
-        connection.tell = self._wait_for_server
+        connection.on_timeout = self._mark_unresponsive
         try:
             self._check_log(connection)
             if writing:
@@ -180,34 +180,34 @@ class PostgresStore(SqlStore):
             raise
         return connection
 
-    def _check_heard(self) -> None:
-        if self._silent:
+    def _check_responsive(self) -> None:
+        if self._unresponsive:
             raise StoreError(f"{self._where} cannot be used: the server does not answer.")
 
-    def _wait_for_server(self) -> None:
-        """Until a server that fell silent answers, nobody else shall wait for it: a service would stand still."""
-        if not self._silent:
-            self._silent = True
+    def _mark_unresponsive(self) -> None:
+        """After a timeout, fail fast: a service whose every call waited for the server would stand still."""
+        if not self._unresponsive:
+            self._unresponsive = True
             with suppress(IndexError):
-                while True:  # they were made before the silence, and would each be waited for
-                    self._drop(self._idle.pop())
-            listener = threading.Thread(target=self._listen, name="tether-postgres-silent", daemon=True)
+                while True:  # older connections, each of which would run into the timeout
+                    self._discard(self._idle.pop())
+            poll = threading.Thread(target=self._poll_until_responsive, name="tether-postgres-poll", daemon=True)
             try:
-                listener.start()
-            except RuntimeError:  # no thread to be had: then whoever asks next waits again
-                self._silent = False
+                poll.start()
+            except RuntimeError:  # no thread can be started: then the next caller waits again
+                self._unresponsive = False
 
-    def _listen(self) -> None:
-        """Ask until there is an answer. An error is one, too: the next caller gets to see it."""
+    def _poll_until_responsive(self) -> None:
+        """Query until there is an answer. An error is one, too: the next caller gets to see it."""
         try:
             while not self._closed:
-                with suppress(NoAnswer, ConnectionTimeout), closing(self._call()) as line:
-                    line.execute(self._sql("SELECT seq FROM {}entries ORDER BY seq DESC LIMIT 1"))
+                with suppress(ServerTimeout, ConnectionTimeout), closing(self._new_connection()) as connection:
+                    connection.execute(self._sql("SELECT seq FROM {}entries ORDER BY seq DESC LIMIT 1"))
                     break
-        except Exception:  # whatever it is, it is not silence
+        except Exception:  # an answer, if not a good one
             return
         finally:
-            self._silent = False
+            self._unresponsive = False
 
     def _check_server(self, connection: Any) -> None:
         """Refuse a server that could not keep the promises: durable when acknowledged, and every key storable."""
@@ -217,16 +217,16 @@ class PostgresStore(SqlStore):
                 raise StoreError(f"{self._where}: the server has {name} = {value}, a log needs {needed}.")
 
     def _begin(self, connection: Any) -> None:
-        """Take the lock. It goes with the transaction, so a killed writer frees it; a stuck one loses it in time.
+        """Take the lock. It ends with the transaction, so a killed writer frees it; a stuck one runs into a timeout.
 
-        Sequential scans are off because plans are kept: one made while the table was small would scan a large one.
+        Sequential scans are off because query plans are cached: one made for a small table would scan a large one.
         """
-        self._check_heard()
+        self._check_responsive()
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        connection.execute(self._turn)
+        connection.execute(self._locking)
 
-    def _turn_of_a_writer(self) -> str:
-        """One statement: the settings of this transaction, whatever the session's are, and then the lock."""
+    def _lock_statement(self) -> str:
+        """One statement: the settings of this transaction, whatever the session's are, and then the advisory lock."""
         digest = hashlib.sha256(f"{FORMAT} {self._schema}".encode()).digest()
         wait = max(1, round(1000 * self._patience))
         settings = {
@@ -239,36 +239,35 @@ class PostgresStore(SqlStore):
         local = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
         return f"SELECT {local}, pg_advisory_xact_lock({int.from_bytes(digest[:8], signed=True)})"
 
-    def _together(self, connection: Any) -> AbstractContextManager[Any]:
-        """A pipeline: to begin, lock and ask is one way to the server and back, to write and commit another. The other
-        writers wait for the lock meanwhile."""
-        together: AbstractContextManager[Any] = nullcontext()
+    def _pipeline(self, connection: Any) -> AbstractContextManager[Any]:
+        """To begin, lock and query is one round trip, to insert and commit another: other writers wait meanwhile."""
+        pipeline: AbstractContextManager[Any] = nullcontext()
         if psycopg.Pipeline.is_supported():  # by the client library, since PostgreSQL 14
-            together = connection.pipeline()
-        return together
+            pipeline = connection.pipeline()
+        return pipeline
 
     def _insert(self, connection: Any, entries: list[Entry]) -> None:
-        """One statement for the whole batch, its rows as one JSON text: parameters, each for itself, cost far more."""
+        """Insert the batch by one statement, its rows as JSON: one parameter per value takes far longer."""
         rows = [dict(zip(_ROW, row_of(entry), strict=True)) for entry in entries]
         keys = [{"key": key, "seq": entry.seq} for entry in entries for key in entry.unique]
         connection.execute(self._insertion, (canonical(rows), canonical(keys)))
 
     def _commit(self, connection: Any) -> None:
-        with self._together(connection):
+        with self._pipeline(connection):
             done = connection.execute("COMMIT")
         answer = done.statusmessage
         if answer != "COMMIT":
             raise StoreError(f"{self._where}: the server answered a commit with {answer!r}; nothing was logged.")
 
-    def _lost(self, error: Exception) -> bool:
+    def _is_disconnect(self, error: Exception) -> bool:
         """A lost connection has no SQLSTATE, or one of class 08 (connection) or 57P (the server was shut down).
 
-        A silent server is not lost: it may yet do what it was asked, so that must not be asked again.
+        A timeout is no disconnect: the server may yet do what it was asked, so there must be no retry.
         """
         state = getattr(error, "sqlstate", None)
-        if isinstance(error, NoAnswer | ConnectionTimeout):
+        if isinstance(error, ServerTimeout | ConnectionTimeout):
             return False
         return isinstance(error, psycopg.OperationalError) and (state is None or state.startswith(("08", "57P")))
 
-    def _strings(self, strings: Sequence[str]) -> Any:
+    def _string_list(self, strings: Sequence[str]) -> Any:
         return list(strings)

@@ -1,4 +1,4 @@
-"""Entries as rows of a table, and back: what no store can have written is refused."""
+"""What the SQLite and the PostgreSQL store share: tables, statements, one writing connection, and a pool of readers."""
 
 import json
 import math
@@ -57,26 +57,24 @@ def holder(key: str, seq: int, entries: Sequence[Entry]) -> Entry:
     return entries[0]
 
 
-# What the SQLite and the PostgreSQL store share: tables, statements, one writer, and readers that are kept for reuse.
-
 T = TypeVar("T")
 
 ROWS_AT_ONCE = 50
-"""Rows that one statement inserts: a statement may have so many parameters only, and each length is prepared anew."""
+"""Rows per INSERT: the number of parameters is limited, and each length is a statement of its own to prepare."""
 
 IDLE_READERS = 4
-"""Connections that are kept open for the next read; more may be open while many threads read at once."""
+"""Idle connections in the pool of readers; more may be open while many threads read at once."""
 
 
 class SqlStore(ABC):
     """A `Store` in a database. Subclasses say how to connect, to begin and to commit, and how their SQL differs."""
 
     errors: ClassVar[type[Exception]]
-    """What the driver raises."""
-    mark: ClassVar[str]
+    """Base class of the driver's errors."""
+    placeholder: ClassVar[str]
     """How the driver marks a parameter."""
-    within: ClassVar[str]
-    """The condition "is one of the parameter's strings"."""
+    one_of: ClassVar[str]
+    """The condition "is one of these strings", with one parameter, made by `_string_list`."""
 
     def __init__(self, where: str, prefix: str, *, clock: Callable[[], float], read_only: bool) -> None:
         self._where, self._prefix, self._clock, self.read_only = where, prefix, clock, read_only
@@ -97,8 +95,8 @@ class SqlStore(ABC):
     def _begin(self, connection: Any) -> None:
         """Start a transaction that no other writer, in any process, overlaps."""
 
-    def _together(self, connection: Any) -> AbstractContextManager[Any]:
-        """Within this, statements whose results nobody looks at may wait for the next whose are looked at."""
+    def _pipeline(self, connection: Any) -> AbstractContextManager[Any]:
+        """Send statements without waiting for their results until one is fetched, where the driver can do that."""
         return nullcontext(connection)
 
     @abstractmethod
@@ -106,12 +104,12 @@ class SqlStore(ABC):
         """End the transaction; durable when this returns."""
 
     @abstractmethod
-    def _lost(self, error: Exception) -> bool:
-        """Whether a driver's error says that the connection itself is gone, so that a new one may do."""
+    def _is_disconnect(self, error: Exception) -> bool:
+        """Whether the connection itself was lost, so that a retry with a new one may succeed."""
 
     @abstractmethod
-    def _strings(self, strings: Sequence[str]) -> Any:
-        """The parameter for `within`."""
+    def _string_list(self, strings: Sequence[str]) -> Any:
+        """The parameter of `one_of`."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Add all drafts or none, durably. See `Store.append`."""
@@ -145,8 +143,8 @@ class SqlStore(ABC):
         if not keys:
             self._check_open()
             return {}
-        sql = self._sql(f"SELECT key, seq FROM {{}}keys WHERE key {self.within}")
-        return dict(self._rows(sql, (self._strings(keys),)))
+        sql = self._sql(f"SELECT key, seq FROM {{}}keys WHERE key {self.one_of}")
+        return dict(self._rows(sql, (self._string_list(keys),)))
 
     def save_snapshot(self, seq: int, data: bytes) -> None:
         """Keep the state after entry `seq`."""
@@ -186,12 +184,12 @@ class SqlStore(ABC):
         if os.getpid() != self._process:
             return  # the connections belong to the process that opened them
         with self._lock:
-            self._drop_writer()
+            self._close_writer()
             while self._idle:
-                self._drop(self._idle.pop())
+                self._discard(self._idle.pop())
 
     def _add(self, connection: Any, drafts: list[Draft]) -> list[Appended]:
-        """Write a batch within a transaction: look at the end and at the keys, then extend."""
+        """Write a batch within a transaction: read the head and the keys that exist, then extend the chain."""
         head, found = self._end_and_keys(connection, [key for draft in drafts for key in draft.unique])
         if self._seen is not None and (
             head.seq < self._seen.seq or (head.seq == self._seen.seq and head != self._seen)
@@ -214,8 +212,8 @@ class SqlStore(ABC):
         self._insert_rows(connection, "keys (key, seq)", [(key, e.seq) for e in entries for key in e.unique])
 
     def _insert_rows(self, connection: Any, table: str, rows: list[tuple[Any, ...]]) -> None:
-        """Rows into a table, many with one statement: each step of a statement hands Python's lock to and fro, and
-        the threads that decide want it at the same time."""
+        """Insert many rows per statement: each step of a statement releases and takes Python's global lock, for which
+        the threads that decide compete."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = rows[start : start + ROWS_AT_ONCE]
             places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
@@ -223,16 +221,15 @@ class SqlStore(ABC):
             connection.execute(self._sql(f"INSERT INTO {{}}{table} VALUES {places}"), values)
 
     def _end_and_keys(self, connection: Any, keys: list[str]) -> tuple[Head, dict[str, Entry]]:
-        """Where the log ends, and those of the keys that are in it, with their entries. One question: each is a way to
-        the database and back, and all who wait for this batch wait for it."""
+        """The head of the log, and those of the keys that are in it, with their entries; in one round trip."""
         newest = "SELECT seq, hash FROM {0}entries ORDER BY seq DESC LIMIT 1"
         sql = self._sql(
             f"SELECT NULL, seq, NULL, NULL, NULL, NULL, NULL, NULL, hash FROM ({newest}) AS newest UNION ALL "
             f"SELECT k.key, k.seq, {COLUMNS} FROM {{0}}keys k LEFT JOIN {{0}}entries e ON e.seq = k.seq "
-            f"WHERE k.key {self.within}"
+            f"WHERE k.key {self.one_of}"
         )
         head, found = self._head_from([]), dict[str, Entry]()
-        for key, seq, *row in connection.execute(sql, (self._strings(keys),)).fetchall():
+        for key, seq, *row in connection.execute(sql, (self._string_list(keys),)).fetchall():
             if key is None:
                 head = Head(seq, row[-1])
             else:
@@ -240,7 +237,7 @@ class SqlStore(ABC):
         return head, found
 
     def _write(self, work: Callable[[Any], T]) -> T:
-        """The result of `work` in a transaction of its own. A connection that died while idle is replaced once."""
+        """The result of `work` in a transaction of its own. If an idle connection was lost, retry with a new one."""
         self._check_open()
         if self.read_only:
             raise StoreError(f"{self._where} was opened for reading only.")
@@ -249,7 +246,7 @@ class SqlStore(ABC):
                 reused, committing = self._writer is not None, False
                 try:
                     connection = self._writer = self._writer or self._connect(writing=True)
-                    with self._together(connection):
+                    with self._pipeline(connection):
                         self._begin(connection)
                         self._next = self._seen
                         result = work(connection)
@@ -258,16 +255,16 @@ class SqlStore(ABC):
                     self._seen = self._next
                     return result
                 except self.errors as error:
-                    self._drop_writer()
-                    if reused and not committing and self._lost(error):
+                    self._close_writer()
+                    if reused and not committing and self._is_disconnect(error):
                         continue
                     raise self._refusal("written", error) from error
                 except BaseException:
-                    self._drop_writer()
+                    self._close_writer()
                     raise
 
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of one SELECT. Connections that died while idle are replaced."""
+        """All rows of one SELECT. If an idle connection was lost, retry with another."""
         while True:
             self._check_open()
             try:
@@ -278,22 +275,22 @@ class SqlStore(ABC):
                 connection = connection or self._connect(writing=False)
                 rows: list[Any] = connection.execute(sql, parameters).fetchall()
             except self.errors as error:
-                self._drop(connection)
-                if reused and self._lost(error):
+                self._discard(connection)
+                if reused and self._is_disconnect(error):
                     continue
                 raise self._refusal("read", error) from error
             except BaseException:
-                self._drop(connection)
+                self._discard(connection)
                 raise
             if self._closed or len(self._idle) >= IDLE_READERS:
-                self._drop(connection)
+                self._discard(connection)
             else:
                 self._idle.append(connection)
             return rows
 
     def _sql(self, sql: str) -> str:
         """A statement with the tables' prefix filled in and parameters marked as the driver wants them."""
-        return sql.format(self._prefix).replace("?", self.mark)
+        return sql.format(self._prefix).replace("?", self.placeholder)
 
     def _head_from(self, rows: list[Any]) -> Head:
         return Head(*rows[0]) if rows else Head(0, genesis_of(self._identity))
@@ -320,12 +317,12 @@ class SqlStore(ABC):
         why = " ".join(str(error).split()) or type(error).__name__
         return StoreError(f"{self._where} could not be {what}: {why}.")
 
-    def _drop_writer(self) -> None:
+    def _close_writer(self) -> None:
         writer, self._writer = self._writer, None
-        self._drop(writer)
+        self._discard(writer)
 
-    def _drop(self, connection: Any) -> None:
-        """Close a connection that may be broken; what it had begun is rolled back."""
+    def _discard(self, connection: Any) -> None:
+        """Close a connection that may be broken; an open transaction is rolled back."""
         if connection is not None:
             with suppress(self.errors):
                 connection.close()

@@ -38,8 +38,8 @@ class SqliteStore(SqlStore):
     """
 
     errors = sqlite3.Error
-    mark = "?"
-    within = "IN (SELECT value FROM json_each(?))"
+    placeholder = "?"
+    one_of = "IN (SELECT value FROM json_each(?))"
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SqliteStore(SqlStore):
         super().__init__(f"the log {self._path}", "main.", clock=clock, read_only=read_only)
         self._busy = busy
         self._inode: tuple[int, int] | None = None
-        self._resting: tuple[int, int] | None = None  # time and size of a file that is read without locks
+        self._unlocked: tuple[int, int] | None = None  # time and size of a file that is read without locks
         try:
             if not read_only:
                 self._make_file()
@@ -87,11 +87,11 @@ class SqliteStore(SqlStore):
             writable = os.access(self._path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
             if writable or error.sqlite_errorcode not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY_DIRECTORY):
                 raise
-        return self._connection_at_rest()
+        return self._immutable_connection()
 
-    def _connection_at_rest(self) -> sqlite3.Connection:
-        """To a backup on a read-only medium, say: even to read, SQLite wants to make files of its own beside a log, and
-        does without only if it is told that nobody writes."""
+    def _immutable_connection(self) -> sqlite3.Connection:
+        """To a file on a read-only medium, such as a backup: without `immutable`, SQLite creates files beside it, even
+        to read."""
         stamp = _stamp(self._path)
         if _stamp(self._wal)[1] > 0:
             raise StoreError(
@@ -99,7 +99,7 @@ class SqliteStore(SqlStore):
                 "folder that it may write to. Copy both files to another folder."
             )
         connection = self._connection("mode=ro&immutable=1")
-        self._resting = self._resting or stamp
+        self._unlocked = self._unlocked or stamp
         return connection
 
     def _connection(self, how: str) -> sqlite3.Connection:
@@ -122,7 +122,7 @@ class SqliteStore(SqlStore):
     def _check_open(self) -> None:
         super()._check_open()
         self._check_file()
-        if self._resting is not None and (self._resting != _stamp(self._path) or _stamp(self._wal)[1] > 0):
+        if self._unlocked is not None and (self._unlocked != _stamp(self._path) or _stamp(self._wal)[1] > 0):
             raise StoreError(f"{self._where} was read as a file that nobody writes to, and has changed: open it again.")
 
     def _open_log(self, connection: sqlite3.Connection, identity: str) -> None:
@@ -201,10 +201,10 @@ class SqliteStore(SqlStore):
             return None
         return status.st_dev, status.st_ino
 
-    def _lost(self, error: Exception) -> bool:
+    def _is_disconnect(self, error: Exception) -> bool:
         return False  # a file has no connection to lose
 
-    def _strings(self, strings: Sequence[str]) -> Any:
+    def _string_list(self, strings: Sequence[str]) -> Any:
         return canonical(list(strings))
 
 

@@ -13,13 +13,13 @@ can write a whole new chain, and a cut tail leaves a valid shorter one: note the
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from json.encoder import encode_basestring_ascii as _quoted
+from math import isfinite
 from types import NoneType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -90,36 +90,48 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 def genesis_of(identity: str) -> str:
     """The hash that the first entry of the log with this identity builds on, in hex."""
-    return _digest([FORMAT, identity])
+    return hashlib.sha256(canonical([FORMAT, identity]).encode("ascii")).hexdigest()
 
 
-def _digest(parts: list[Any]) -> str:
-    return hashlib.sha256(canonical(parts).encode("ascii")).hexdigest()
+def _digest(previous: str, seq: int, time: float, kind: str, unique: Sequence[str], text: str) -> str:
+    """The hash of an entry: of the canonical JSON array of all this, put together here in a third of the time."""
+    keys, when = (
+        ",".join(map(_quoted, unique)),
+        repr(time) if type(time) is float and isfinite(time) else canonical(time),
+    )
+    line = f"[{_quoted(previous)},{seq:d},{when},{_quoted(kind)},[{keys}],{_quoted(text)}]"
+    return hashlib.sha256(line.encode("ascii")).hexdigest()
 
 
-@dataclass(frozen=True)
 class Draft:
     """Something to be logged: its kind, its body, and the keys that may occur only once in the whole log.
 
-    It is checked and turned into text (`text`) here, in the caller's thread, so that a bad draft reaches nobody else.
+    The body is a dict or the JSON text of one. It is checked and turned into text here, in the caller's thread, so that
+    a bad draft reaches nobody else.
     """
 
-    kind: str
-    body: dict[str, Any] = field(repr=False)
-    unique: tuple[str, ...] = ()
-    text: str = field(init=False, repr=False)
+    __slots__ = ("kind", "text", "unique")
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or not _KIND.fullmatch(self.kind):
-            raise InputError(f"kind {self.kind!r} must be 1 to 64 lower-case letters, digits and dashes.")
-        if not isinstance(self.body, dict):
-            raise InputError(f"a body must be a dict, not {type(self.body).__name__}.")
-        object.__setattr__(self, "unique", _checked_unique(self.unique))
-        object.__setattr__(self, "text", text_of(self.body))
+    def __init__(self, kind: str, body: dict[str, Any] | str, unique: Sequence[str] = ()) -> None:
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            raise InputError(f"kind {kind!r} must be 1 to 64 lower-case letters, digits and dashes.")
+        if not isinstance(body, dict | str):
+            raise InputError(f"a body must be a dict, not {type(body).__name__}.")
+        self.kind, self.unique = kind, _checked_unique(unique)
+        self.text = body if isinstance(body, str) else text_of(body)
         if len(self.text) > LARGEST_BODY:
             raise InputError(
-                f"the body of a {self.kind!r} entry has {len(self.text)} bytes, the limit is {LARGEST_BODY}: split it."
+                f"the body of a {kind!r} entry has {len(self.text)} bytes, the limit is {LARGEST_BODY}: split it."
             )
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body as it will be read from the log."""
+        body: dict[str, Any] = json.loads(self.text)
+        return body
+
+    def __repr__(self) -> str:
+        return f"Draft({self.kind!r}, unique={self.unique!r})"
 
 
 def _checked_unique(unique: Sequence[str]) -> tuple[str, ...]:
@@ -165,7 +177,7 @@ class Entry:
 
     def expected_hash(self) -> str:
         """The hash that this content must carry, computed anew, in hex."""
-        return _digest([self.previous, self.seq, self.time, self.kind, list(self.unique), self.text])
+        return _digest(self.previous, self.seq, self.time, self.kind, self.unique, self.text)
 
     def genuine(self) -> Self:
         """The entry itself, if its content gives its hash; else AlteredLog: nothing is learned from it."""
@@ -181,9 +193,9 @@ class Entry:
     def seal(cls, draft: Draft, seq: int, time: float, previous: str) -> Self:
         """The entry that a draft becomes at place `seq`, on top of the entry with hash `previous`."""
         time = float(time)
-        if not math.isfinite(time):
+        if not isfinite(time):
             raise StoreError(f"the clock says {time}: nothing can be logged until it gives a finite time.")
-        hash_ = _digest([previous, seq, time, draft.kind, list(draft.unique), draft.text])
+        hash_ = _digest(previous, seq, time, draft.kind, draft.unique, draft.text)
         return cls(seq, time, draft.kind, draft.text, draft.unique, previous, hash_)
 
 
@@ -266,21 +278,3 @@ def check_page(after: int, limit: int) -> None:
     """Refuse a page that cannot be read."""
     if after < 0 or limit < 1:
         raise InputError(f"a page needs after >= 0 and limit >= 1, not after={after}, limit={limit}.")
-
-
-def open_store(where: "str | Path | Store | None") -> Store:
-    """The store for an address: None is memory, `postgresql://…` a PostgreSQL server, other text or a path an SQLite
-    file; a store is returned as it is."""
-    if where is None:
-        from tether.live.log.memory import MemoryStore
-
-        return MemoryStore()
-    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
-        from tether.live.log.postgres import PostgresStore
-
-        return PostgresStore(where)
-    if isinstance(where, str | Path):
-        from tether.live.log.sqlite import SqliteStore
-
-        return SqliteStore(where)
-    return where
