@@ -187,9 +187,10 @@ class SlucbQvi(LeastSquaresAgent):
         for state in problem.states:
             if np.isnan(problem.final_reward_of(state)):
                 known = problem.look_up(state)
-                for step in range(problem.horizon):
-                    stage = step if self._stages > 1 else 0
-                    self.remember(stage, known.actions.phi_0, known.baseline_cost[step])
+                # pooled steps share one regression, where a fact counts once
+                costs = known.baseline_cost if self._stages > 1 else np.unique(known.baseline_cost, axis=0)
+                for stage, cost in enumerate(costs):
+                    self.remember(stage if self._stages > 1 else 0, known.actions.phi_0, cost)
         facts = self.costs.facts
         if not facts.misfit.max() <= MISFIT * max(1.0, np.abs(self.rules.threshold).max()):
             raise AssumptionError(

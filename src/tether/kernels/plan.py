@@ -187,13 +187,13 @@ def whiten_cost_tile(costs: Costs, tables: Tables, scratch: Scratch, stage: int,
             for i in range(count):
                 scratch.tile[k, i] = tables.features[k, begin + i]
     else:
+        direction = scratch.vectors[0]
         for j in range(rank):
+            for k in range(dimension):
+                direction[k] = facts.basis[stage, k, j]
             for i in range(count):
                 scratch.tile[j, i] = 0.0
-            for k in range(dimension):
-                part = facts.basis[stage, k, j]
-                for i in range(count):
-                    scratch.tile[j, i] += part * tables.features[k, begin + i]
+            add_rows(tables.features, 0, dimension, begin, direction, 1.0, scratch.tile[j, 0:count])
     if facts.count[stage] > 0:
         whiten_columns(facts.inside[stage], rank, scratch.tile, count)
     else:
