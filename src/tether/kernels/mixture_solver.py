@@ -311,7 +311,7 @@ def capped(problem: InnerProblem, j: int, count: int) -> bool:
     """The direction of the optimum on a support into `problem.y` when 1ᵀx = 1 binds too; False if there is none.
 
     x ∝ u − νv with Mu = p, Mv = 1 and (p − ν1)ᵀM^{-1}(p − ν1) = 0. Subtracting a number from every p subtracts it from
-    ν and leaves x alone: take the largest p, so that scores which differ by a small part of themselves keep their digits.
+    ν and leaves x alone: it is the largest p, so that scores which differ by a part of themselves keep their digits.
     """
     support, u, v, costs, y = problem.support, problem.p, problem.ones, problem.b, problem.y
     best = problem.gain[support[0]]
