@@ -17,7 +17,6 @@ from reference.worlds import small_world
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError
 from tether.kernels.bound import choose_weight
-from tether.kernels.compiled import fields_of
 from tether.kernels.model import ALARM, BEST, MEASURED, VISITED, new_scratch
 from tether.kernels.ridge import MISFIT, new_costs, observe_cost, remember, remember_roughly
 from tether.lab.worlds.linear_mdp import Streams
@@ -312,7 +311,7 @@ def test_a_fact_in_the_span_changes_nothing(case, seed):
     """It is compared with what is known and left alone; only rounding may be noted."""
     rng = np.random.default_rng(seed)
     costs = case.costs()
-    before = {name: np.array(value) for name, value in fields_of(costs.facts).items() if name != "misfit"}
+    before = {name: np.array(value) for name, value in costs.facts.fields.items() if name != "misfit"}
     owed = costs.owed.count[0]
     for _ in range(3):
         mix = rng.standard_normal(len(case.facts))

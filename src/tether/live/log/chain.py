@@ -1,28 +1,10 @@
-"""The chain of hashes: how a batch extends it, and how it is followed to prove that nothing in it was altered."""
+"""The chain of hashes, followed to prove that nothing in a log was altered."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tether.errors import AlteredLog, InputError
-from tether.live.log.store import Appended, Draft, Entry, Head, Store, genesis_of
-
-
-def extend(
-    head: Head, drafts: Sequence[Draft], time: float, found: Mapping[str, Entry]
-) -> tuple[list[Entry], list[Appended]]:
-    """The entries to write after `head`, and what becomes of each draft. `found`: key -> entry already in the log."""
-    known, fresh, results = dict(found), list[Entry](), list[Appended]()
-    for draft in drafts:
-        earlier = next((known[key] for key in draft.unique if key in known), None)
-        if earlier is not None:
-            results.append(Appended(earlier, False))
-            continue
-        entry = Entry.seal(draft, head.seq + 1, time, head.hash)
-        head = Head(entry.seq, entry.hash)
-        known.update(dict.fromkeys(entry.unique, entry))
-        fresh.append(entry)
-        results.append(Appended(entry, True))
-    return fresh, results
+from tether.live.log.store import Entry, Head, Store, genesis_of
 
 
 class Chain:

@@ -14,7 +14,7 @@ can write a whole new chain, and a cut tail leaves a valid shorter one: note the
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -219,6 +219,24 @@ class Snapshot(NamedTuple):
 
     seq: int
     data: bytes
+
+
+def extend(
+    head: Head, drafts: Sequence[Draft], time: float, found: Mapping[str, Entry]
+) -> tuple[list[Entry], list[Appended]]:
+    """The entries to write after `head`, and what becomes of each draft. `found`: key -> entry already in the log."""
+    known, fresh, results = dict(found), list[Entry](), list[Appended]()
+    for draft in drafts:
+        earlier = next((known[key] for key in draft.unique if key in known), None)
+        if earlier is not None:
+            results.append(Appended(earlier, False))
+            continue
+        entry = Entry.seal(draft, head.seq + 1, time, head.hash)
+        head = Head(entry.seq, entry.hash)
+        known.update(dict.fromkeys(entry.unique, entry))
+        fresh.append(entry)
+        results.append(Appended(entry, True))
+    return fresh, results
 
 
 class Store(Protocol):
