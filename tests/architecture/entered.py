@@ -34,6 +34,14 @@ def resolve(dotted):
     raise ModuleNotFoundError(dotted)
 
 
+def code_named(dotted):
+    """The code object that a dotted name stands for; None if there is no such thing, or it is not plain Python."""
+    try:
+        return code_of(resolve(dotted))
+    except (ModuleNotFoundError, AttributeError):
+        return None
+
+
 def code_of(thing):
     """The code object of a function, method or property in plain Python; None for anything else."""
     thing = getattr(thing, "fget", None) or getattr(thing, "__func__", thing)
@@ -46,7 +54,7 @@ class Recorder:
     def __init__(self, asked):
         self.asked = {test: set(names) for test, names in asked.items()}
         self.entered = {test: set() for test in asked}
-        self.name_of = {code_of(resolve(name)): name for names in asked.values() for name in names}
+        self.name_of = {code_named(name): name for names in asked.values() for name in names}
 
     def test_of(self, item):
         """The entry of the list that a collected test belongs to: its case, its function or its class."""

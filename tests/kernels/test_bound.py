@@ -69,7 +69,7 @@ def test_the_estimate_after_one_observation():
 def residual_norm(costs, estimate):
     """‖b − Aĝ‖_G, what `solve_costs` reports as its error."""
     residual = np.empty(len(estimate))
-    gram_residual(costs, 0, 0, estimate, residual)
+    gram_residual(costs, 0, 0, estimate, residual, np.empty(len(residual)))
     whiten(costs.factor[0], residual, len(estimate))
     return np.linalg.norm(residual)
 

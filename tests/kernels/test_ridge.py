@@ -266,7 +266,7 @@ def test_the_residual_has_twice_the_digits(regression, seed):
     costs = regression.sums
     x = regression.estimate + 1e-14 * np.random.default_rng(seed).normal(size=regression.dimension)
     out = np.full(regression.dimension, np.nan)
-    gram_residual(costs, 0, 0, x, out)
+    gram_residual(costs, 0, 0, x, out, np.full(regression.dimension, np.nan))
     for k in range(regression.dimension):
         exact, size = Fraction(costs.moment[0, 0, k]) + Fraction(costs.moment_low[0, 0, k]), abs(costs.moment[0, 0, k])
         for i in range(regression.dimension):

@@ -75,6 +75,18 @@ def test_missing_runs_are_named_and_an_unknown_column_is_an_error(folder, tmp_pa
         books.load(folder).cells[0]["regrets"]
 
 
+def test_a_folder_written_before_labels_had_parts_can_still_be_read(folder, tmp_path):
+    told = json.loads((folder / "study.json").read_text())
+    for entry in told["cells"]:
+        for name in ("agent_label", "world_label", "note", "watches"):
+            del entry[name]
+    (tmp_path / "study.json").write_text(json.dumps(told))
+    (tmp_path / "runs").symlink_to(folder / "runs")
+    old, new = books.load(tmp_path), books.load(folder)
+    assert [cell.label for cell in old.cells] == [cell.label for cell in new.cells]
+    assert old.digest() == new.digest()
+
+
 def test_a_folder_without_results_is_an_error(tmp_path):
     with pytest.raises(TetherError, match="holds no results"):
         books.load(tmp_path)

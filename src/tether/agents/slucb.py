@@ -153,8 +153,10 @@ class SlucbQvi(LeastSquaresAgent):
         for state in problem.states:
             if np.isnan(problem.final_reward_of(state)):
                 known = problem.look_up(state)
-                for step in range(problem.horizon):
-                    self.remember(self.stage_of(step), known.actions.phi_0, known.baseline_cost[step])
+                # pooled steps share one regression, where a fact counts once
+                costs = np.unique(known.baseline_cost, axis=0) if self.config.pooled else known.baseline_cost
+                for step, cost in enumerate(costs):
+                    self.remember(self.stage_of(step), known.actions.phi_0, cost)
         facts = self.costs.facts
         if not facts.misfit.max() <= MISFIT * max(1.0, np.abs(self.rules.threshold).max()):
             raise AssumptionError(

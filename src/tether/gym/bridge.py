@@ -302,14 +302,13 @@ class Bridge:
         self._masks: dict[StateKey, tuple[Any, ...]] = {}
         self._last: tuple[State, ActionSet] | None = None
         self.action_sets = self._make_action_sets()
-        cost = self.baseline_cost
         self.problem = Problem(
             horizon=steps,
             threshold=self.threshold,  # type: ignore[arg-type]
             noise=BOUNDED_NOISE if self.noise is None else self.noise,  # type: ignore[arg-type]
             dimension=self.action_sets.features.dimension,
             actions=self._actions_of,
-            baseline_cost=cost if cost is None or callable(cost) else lambda step, state: cost,
+            baseline_cost=self.baseline_cost,  # type: ignore[arg-type]
             confidence=self.confidence,
             gamma_norm=() if self.gamma_norm is None else self.gamma_norm,  # type: ignore[arg-type]
             feature_norm=self.feature_norm,

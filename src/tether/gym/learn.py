@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from inspect import signature
 from itertools import takewhile
 from types import FrameType
-from typing import Any, NamedTuple, Never
+from typing import Any, Literal, NamedTuple, Never
 
 import numpy as np
 from gymnasium import spaces
@@ -145,7 +145,7 @@ def learn(
     confidence: float = 0.01,
     gamma_norm: float | Sequence[float] | None = None,
     feature_norm: float = 1.0,
-    tight_baseline: str = "error",
+    tight_baseline: Literal["error", "baseline"] = "error",
     gap_floor: float = 0.0,
     key: Callable[[State], Hashable] | None = None,
     reset_options: dict[str, Any] | None = None,

@@ -151,14 +151,14 @@ def solve_costs(costs: Costs, stage: int, j: int, estimate: Vector, residual: Ve
         estimate[k] = costs.moment[stage, j, k]
     whiten(costs.factor[stage], estimate, size)
     unwhiten(costs.factor[stage], estimate, size)
-    gram_residual(costs, stage, j, estimate, residual)
+    gram_residual(costs, stage, j, estimate, residual, change)
     for k in range(size):
         change[k] = residual[k]
     whiten(costs.factor[stage], change, size)
     unwhiten(costs.factor[stage], change, size)
     for k in range(size):
         estimate[k] += change[k]
-    gram_residual(costs, stage, j, estimate, residual)
+    gram_residual(costs, stage, j, estimate, residual, change)
     whiten(costs.factor[stage], residual, size)
     return np.sqrt(dot(residual, residual))
 
@@ -175,14 +175,14 @@ def condition_on_facts(costs: Costs, stage: int, j: int, estimate: Vector, vecto
     for k in range(size):
         given[k] = facts.known[stage, j, k]
     for _ in range(2):
-        gram_residual(costs, stage, j, given, residual)
+        gram_residual(costs, stage, j, given, residual, moved)
         into_subspace(facts.basis[stage], rank, residual, inside)
         whiten(facts.inside[stage], inside, rank)
         unwhiten(facts.inside[stage], inside, rank)
         out_of_subspace(facts.basis[stage], rank, inside, lifted)
         for k in range(size):
             given[k] += lifted[k]
-    gram_residual(costs, stage, j, given, residual)
+    gram_residual(costs, stage, j, given, residual, moved)
     into_subspace(facts.basis[stage], rank, residual, inside)
     whiten(facts.inside[stage], inside, rank)
     error2 = 0.0
@@ -230,7 +230,7 @@ def weigh_facts(costs: Costs, stage: int, j: int, estimate: Vector, vectors: Mat
     for k in range(size):
         estimate[k] -= weight * step[k]
     error2 = 0.0
-    gram_residual(costs, stage, j, estimate, gradient)
+    gram_residual(costs, stage, j, estimate, gradient, step)
     for k in range(size):
         along = 0.0
         for i in range(size):

@@ -111,9 +111,10 @@ def constrain_step(
 
 @kernel
 def same_baseline_cost(tables: Tables, row: int, slot: int) -> bool:
-    """Whether τ_s is that of the step after (NaN is not)."""
+    """Whether τ_s is that of the step after, or unknown at both (NaN), as where trajectories end."""
     for j in range(tables.baseline_cost.shape[2]):
-        if tables.baseline_cost[row, slot, j] != tables.baseline_cost[row + 1, slot, j]:
+        here, after = tables.baseline_cost[row, slot, j], tables.baseline_cost[row + 1, slot, j]
+        if here != after and (here == here or after == after):
             return False
     return True
 

@@ -63,10 +63,10 @@ class InnerProblem:
     slope: Vector  # of a linear minorant of g (W,)
     tilted: Vector  # where that minorant touches g (W,)
     support: Integers  # the actions that are played, in the order of the factor (W,)
-    factor: Matrix  # the lower Cholesky factor of C on the support (W, W)
-    p: Vector  # gains on the support, whitened by the factor (W,)
-    b: Vector  # rises on the support, whitened (W,)
-    ones: Vector  # 1 on the support, whitened (W,)
+    factor: Matrix  # the lower Cholesky factor of C on the support, or M of `capped` (W, W)
+    p: Vector  # gains on the support, whitened by the factor, or solved for (W,)
+    b: Vector  # rises on the support, whitened, or above δ (W,)
+    ones: Vector  # 1 on the support, solved for (W,)
     y: Vector  # the direction of the stationary point, whitened and then not (W,)
 
 
@@ -253,10 +253,13 @@ def certificate(problem: InnerProblem, j: int, x: Vector, value: float) -> float
 
 # Closed forms on a given support
 #
-# With inner products taken in C^{-1} (vectors whitened by its factor), stationarity reads
-# p − λ(b + βCx/√(xᵀCx)) − μ1 = 0. Written as y = p − λb − μ1 this is x ∝ C^{-1}y with ‖y‖ = λβ: a quadratic equation
-# for λ when the cap 1ᵀx <= 1 is slack (μ = 0), one linear and one quadratic equation for (λ, μ) when it is tight. Two
-# actions under a tight cap lie on a line, and need no multipliers.
+# Where the cap 1ᵀx <= 1 is slack: with inner products taken in C^{-1} (vectors whitened by its factor), stationarity
+# p = λ(b + βCx/√(xᵀCx)) reads x ∝ C^{-1}y with y = p − λb and ‖y‖ = λβ, a quadratic equation for λ.
+#
+# Where it is tight: on 1ᵀx = 1 the constraint is Dᵀx + β√(xᵀCx) <= 0 with D = b − δ1, so xᵀMx <= 0 with M = β²C − DDᵀ,
+# and stationarity is Mx ∝ p − ν1 with ν the value: a quadratic equation for ν. C need not be invertible for that, and
+# often is not: facts and walls leave a state with fewer dimensions than actions. Two actions lie on a line, and need no
+# multipliers.
 
 
 @kernel
@@ -304,60 +307,94 @@ def uncapped(p: Vector, b: Vector, size: int, radius: float, y: Vector) -> float
 
 
 @kernel
-def capped(p: Vector, b: Vector, ones: Vector, size: int, radius: float, slack: float, y: Vector) -> float:
-    """The direction y (whitened) of the optimum when 1ᵀx = 1 binds too; returns λ, or 0 if there is none.
+def capped(problem: InnerProblem, j: int, count: int) -> bool:
+    """The direction of the optimum on a support into `problem.y` when 1ᵀx = 1 binds too; False if there is none.
 
-    With D = b − δ1 and ν = μ + λδ, the value: y = p − λD − ν1, ⟨D, y⟩ = −λβ² and ‖y‖ = λβ.
+    x ∝ u − νv with Mu = p, Mv = 1 and (p − ν1)ᵀM^{-1}(p − ν1) = 0. Subtracting a number from every p subtracts it from
+    ν and leaves x alone: it is the largest p, so that scores which differ by a part of themselves keep their digits.
     """
-    square = radius * radius
-    dd, do, dp = 0.0, 0.0, 0.0
-    for i in range(size):
-        d = b[i] - slack * ones[i]
-        dd += d * d
-        do += d * ones[i]
-        dp += d * p[i]
-    along, across = dd - square, do  # along λ + across ν = dp
-    length2 = along * along + across * across
-    if not length2 > 0.0:
-        return 0.0
-    length = np.sqrt(length2)
-    lam_0, nu_0 = dp * along / length2, dp * across / length2
-    lam_t, nu_t = -across / length, along / length
-    ee, ef, ff = 0.0, 0.0, 0.0
-    for i in range(size):
-        d = b[i] - slack * ones[i]
-        e = p[i] - lam_0 * d - nu_0 * ones[i]
-        f = lam_t * d + nu_t * ones[i]
-        ee += e * e
-        ef += e * f
-        ff += f * f
-    best, at = 0.0, np.nan
-    first, second = roots(
-        ff - square * lam_t * lam_t, -(ef + square * lam_0 * lam_t), ee - square * lam_0 * lam_0
-    )  # fmt: skip
+    support, u, v, costs, y = problem.support, problem.p, problem.ones, problem.b, problem.y
+    best = problem.gain[support[0]]
+    for i in range(count):
+        best = max(best, problem.gain[support[i]])
+        costs[i] = problem.rise[j, support[i]] - problem.slack[j]
+    for i in range(count):
+        u[i], v[i] = problem.gain[support[i]] - best, 1.0
+    if not solve_capped(problem, j, count):
+        return False
+    vv, uv, uu = 0.0, 0.0, 0.0
+    for i in range(count):
+        gain = problem.gain[support[i]] - best
+        vv += v[i]
+        uv += gain * v[i]
+        uu += gain * u[i]
+    first, second = roots(vv, -uv, uu)
+    found, value = False, 0.0
     for attempt in range(2):
-        t = first if attempt == 0 else second
-        total = 0.0
-        for i in range(size):
-            d = b[i] - slack * ones[i]
-            total += ones[i] * (p[i] - (lam_0 + t * lam_t) * d - (nu_0 + t * nu_t) * ones[i])
-        value = nu_0 + t * nu_t
-        if lam_0 + t * lam_t > 0.0 and total > 0.0 and (at != at or value > best):
-            best, at = value, t
-    if at != at:
-        return 0.0
-    for i in range(size):
-        d = b[i] - slack * ones[i]
-        y[i] = p[i] - (lam_0 + at * lam_t) * d - (nu_0 + at * nu_t) * ones[i]
-    return lam_0 + at * lam_t
+        nu = first if attempt == 0 else second
+        total, cost = 0.0, 0.0
+        for i in range(count):
+            total += u[i] - nu * v[i]
+            cost += costs[i] * (u[i] - nu * v[i])
+        # λ > 0 and g = δ; the other root may belong to the smallest value, or to bᵀx − β√(xᵀCx) = δ
+        if total > 0.0 and cost <= 0.0 and (not found or nu > value):
+            found, value = True, nu
+    for i in range(count):
+        y[i] = u[i] - value * v[i]
+    return found
+
+
+@kernel
+def solve_capped(problem: InnerProblem, j: int, count: int) -> bool:
+    """M^{-1} applied to `problem.p` and `problem.ones` in place; False if M is (nearly) singular. `problem.b` holds D.
+
+    M is indefinite: rows and columns are scaled, and elimination exchanges rows. `problem.y` is used up.
+    """
+    matrix, support, joint = problem.factor, problem.support, problem.joint
+    u, v, costs, scale = problem.p, problem.ones, problem.b, problem.y
+    square = problem.radius[j] * problem.radius[j]
+    for i in range(count):
+        scale[i] = 1.0 / np.sqrt(max(square * joint[support[i], support[i]], costs[i] * costs[i]))
+    for i in range(count):
+        u[i] *= scale[i]
+        v[i] *= scale[i]
+        for k in range(count):
+            matrix[i, k] = (square * joint[support[i], support[k]] - costs[i] * costs[k]) * scale[i] * scale[k]
+    for k in range(count):
+        pivot = k
+        for i in range(k + 1, count):
+            pivot = i if abs(matrix[i, k]) > abs(matrix[pivot, k]) else pivot
+        if not abs(matrix[pivot, k]) > SINGULAR:
+            return False
+        if pivot != k:
+            for i in range(k, count):
+                matrix[k, i], matrix[pivot, i] = matrix[pivot, i], matrix[k, i]
+            u[k], u[pivot] = u[pivot], u[k]
+            v[k], v[pivot] = v[pivot], v[k]
+        for i in range(k + 1, count):
+            part = matrix[i, k] / matrix[k, k]
+            for m in range(k + 1, count):
+                matrix[i, m] -= part * matrix[k, m]
+            u[i] -= part * u[k]
+            v[i] -= part * v[k]
+    for k in range(count - 1, -1, -1):
+        for i in range(k + 1, count):
+            u[k] -= matrix[k, i] * u[i]
+            v[k] -= matrix[k, i] * v[i]
+        u[k] /= matrix[k, k]
+        v[k] /= matrix[k, k]
+    for i in range(count):
+        u[i] *= scale[i]
+        v[i] *= scale[i]
+    return True
 
 
 @kernel
 def capped_pair(problem: InnerProblem, j: int, first: int, second: int) -> float:
     """The probability t of `first`, with 1 − t on `second`, where g = δ keeps pᵀx from growing; NaN if nowhere.
 
-    (b_2 − δ + t(b_1 − b_2))² = β² xᵀCx is a quadratic equation in t. No multiplier enters: those of `capped` lose the
-    digits of t where two scores differ by a small part of themselves.
+    (b_2 − δ + t(b_1 − b_2))² = β² xᵀCx is a quadratic equation in t. No multiplier enters, and only the sign of
+    p_1 − p_2 counts.
     """
     radius, joint = problem.radius[j], problem.joint
     start, along = problem.rise[j, second] - problem.slack[j], problem.rise[j, first] - problem.rise[j, second]
@@ -380,26 +417,24 @@ def on_support(problem: InnerProblem, j: int, count: int) -> bool:
 
     The support is the first `count` entries of `problem.support`. Returns False if there is no such point.
     """
-    if not factorise_support(problem, count):
-        return False
-    support, trial = problem.support, problem.trial
-    p, b, ones, y = problem.p, problem.b, problem.ones, problem.y
-    radius, slack = problem.radius[j], problem.slack[j]
-    for i in range(count):
-        p[i], b[i], ones[i] = problem.gain[support[i]], problem.rise[j, support[i]], 1.0
-    solve_lower(problem.factor, count, p)
-    solve_lower(problem.factor, count, b)
-    multiplier = uncapped(p, b, count, radius, y)
+    support, trial, y = problem.support, problem.trial, problem.y
+    p, b, radius = problem.p, problem.b, problem.radius[j]
     scale = 0.0
-    if multiplier > 0.0:
-        # g(y) = ⟨b, y⟩ + β‖y‖ with ‖y‖ = λβ
-        scale = slack / (inner_product(b, y, count) + radius * radius * multiplier)
-        solve_lower_transposed(problem.factor, count, y)
-        total = 0.0
+    if factorise_support(problem, count):
         for i in range(count):
-            total += y[i] * scale
-        if not (0.0 < scale < np.inf and total <= 1.0):
-            scale = 0.0
+            p[i], b[i] = problem.gain[support[i]], problem.rise[j, support[i]]
+        solve_lower(problem.factor, count, p)
+        solve_lower(problem.factor, count, b)
+        multiplier = uncapped(p, b, count, radius, y)
+        if multiplier > 0.0:
+            # g(y) = ⟨b, y⟩ + β‖y‖ with ‖y‖ = λβ
+            scale = problem.slack[j] / (inner_product(b, y, count) + radius * radius * multiplier)
+            solve_lower_transposed(problem.factor, count, y)
+            total = 0.0
+            for i in range(count):
+                total += y[i] * scale
+            if not (0.0 < scale < np.inf and total <= 1.0):
+                scale = 0.0
     for i in range(problem.size[0]):
         trial[i] = 0.0
     if scale == 0.0 and count == 2:
@@ -407,10 +442,8 @@ def on_support(problem: InnerProblem, j: int, count: int) -> bool:
         trial[support[0]], trial[support[1]] = share, 1.0 - share
         return -np.inf < share < np.inf
     if scale == 0.0:
-        solve_lower(problem.factor, count, ones)
-        if not capped(p, b, ones, count, radius, slack, y) > 0.0:
+        if not capped(problem, j, count):
             return False
-        solve_lower_transposed(problem.factor, count, y)
         total = 0.0
         for i in range(count):
             total += y[i]
@@ -503,22 +536,43 @@ def feasible_value(problem: InnerProblem, j: int, x: Vector) -> float:
 def try_all_supports(problem: InnerProblem, j: int, value: float, bound: float, largest: float) -> float:
     """Every support of two or more actions, small ones first, until a certificate closes. Returns the upper bound.
 
-    `value` and `bound` are what is known so far of the solution in `problem.x`; `largest` is max p.
+    `value` and `bound` are what is known so far of the solution in `problem.x`; `largest` is max p. The pair that the
+    certificate at x points to comes first: on the lake it is the right one five times out of six.
     """
-    size = problem.size[0]
+    size, likely = problem.size[0], likely_pair(problem, j)
     for wanted in range(2, size + 1):
-        for mask in range(1, 1 << size):
+        for attempt in range(1 << size):
+            mask = attempt if attempt > 0 else likely
             count = 0
             for i in range(size):
                 if mask >> i & 1:
                     problem.support[count] = i
                     count += 1
-            if count != wanted or not on_support(problem, j, count):
+            if count != wanted or attempt == likely or not on_support(problem, j, count):
                 continue
             value, bound = keep_better(problem, j, value, bound)
             if bound - value <= CLOSED * largest:
                 return bound
     return bound
+
+
+@kernel
+def likely_pair(problem: InnerProblem, j: int) -> int:
+    """The actions that `problem.x` plays, as bits; if it is one, with the one that prices out best beside it.
+
+    `problem.slope` is that of the certificate at x.
+    """
+    size, count, mask = problem.size[0], 0, 0
+    for i in range(size):
+        problem.trial[i] = problem.x[i]
+        if problem.x[i] > 0.0:
+            problem.support[count] = i
+            count += 1
+            mask |= 1 << i
+    if count == 1:
+        entering = best_price(problem, j, count)
+        mask |= 1 << entering if entering >= 0 else 0
+    return mask
 
 
 @kernel

@@ -53,10 +53,6 @@ GROWTH_LIMIT = 2.772588722239781
 UPDATE_LIMIT = 64
 """Forms are rebuilt after this many updates in any case."""
 
-INDEPENDENT = 1e-7
-"""Squared widths of single actions are enlarged by this part where mixtures rest on facts. Facts leave few dimensions
-open, so that residuals become dependent; the closed forms of the mixture solver need them to be a little apart."""
-
 BLOCK_NUMBERS = 1 << 16
 """Numbers (candidates × d) that a lean plan holds at once: half a megabyte, which stays in the second-level cache."""
 
@@ -191,13 +187,13 @@ def whiten_cost_tile(costs: Costs, tables: Tables, scratch: Scratch, stage: int,
             for i in range(count):
                 scratch.tile[k, i] = tables.features[k, begin + i]
     else:
+        direction = scratch.vectors[0]
         for j in range(rank):
+            for k in range(dimension):
+                direction[k] = facts.basis[stage, k, j]
             for i in range(count):
                 scratch.tile[j, i] = 0.0
-            for k in range(dimension):
-                part = facts.basis[stage, k, j]
-                for i in range(count):
-                    scratch.tile[j, i] += part * tables.features[k, begin + i]
+            add_rows(tables.features, 0, dimension, begin, direction, 1.0, scratch.tile[j, 0:count])
     if facts.count[stage] > 0:
         whiten_columns(facts.inside[stage], rank, scratch.tile, count)
     else:
@@ -275,7 +271,6 @@ def residual_products(tables: Tables, scratch: Scratch, rank: int, at: int, slot
             for j in range(i + 1):
                 tables.joint[at, first + i, j] += scratch.tile[k, offset + i] * scratch.tile[k, offset + j]
     for i in range(count):
-        tables.joint[at, first + i, i] *= 1.0 if rank == tables.features.shape[0] else 1.0 + INDEPENDENT
         for j in range(i):
             tables.joint[at, first + j, i] = tables.joint[at, first + i, j]
 

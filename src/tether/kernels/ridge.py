@@ -381,20 +381,27 @@ def product_error(a: float, b: float, product: float) -> float:
 
 
 @kernel
-def gram_residual(costs: Costs, stage: int, constraint: int, x: Vector, out: Vector) -> None:
-    """b − Ax in doubled precision, into out (d,); b = Σzφ."""
+def gram_residual(costs: Costs, stage: int, constraint: int, x: Vector, out: Vector, lost: Vector) -> None:
+    """b − Ax in doubled precision, into out (d,); b = Σzφ. `lost` (d,) is scratch.
+
+    A is symmetric to the last bit, so row i stands for column i: the sums of all entries of Ax grow side by side.
+    """
     size = x.shape[0]
     for k in range(size):
-        total, lost = costs.moment[stage, constraint, k], costs.moment_low[stage, constraint, k]
-        for i in range(size):
-            entry, other = costs.gram[stage, k, i], -x[i]
+        out[k] = costs.moment[stage, constraint, k]
+        lost[k] = costs.moment_low[stage, constraint, k]
+    for i in range(size):
+        other = -x[i]
+        for k in range(size):
+            entry, total = costs.gram[stage, i, k], out[k]
             term = entry * other
-            lost += product_error(entry, other, term) + costs.gram_low[stage, k, i] * other
             new = total + term
             part = new - total
-            lost += (total - (new - part)) + (term - part)
-            total = new
-        out[k] = total + lost
+            so_far = lost[k] + (product_error(entry, other, term) + costs.gram_low[stage, i, k] * other)
+            lost[k] = so_far + ((total - (new - part)) + (term - part))
+            out[k] = new
+    for k in range(size):
+        out[k] += lost[k]
 
 
 @kernel
@@ -562,7 +569,8 @@ def remember(costs: Costs, stage: int, phi_0: Vector, baseline_cost: Vector, gam
     for i in range(rank):
         rest2 += inside[i] * inside[i]
     norm, rest = np.sqrt(norm2), np.sqrt(rest2)
-    amplified = amplification_with(facts, stage, phi_0, rest2, work)
+    # errors grow by 1/rest at least, so that there is nothing to compute where that alone is too much
+    amplified = amplification_with(facts, stage, phi_0, rest2, work) if norm <= AMPLIFIED * rest else np.inf
     news = rank > 0 and amplified * norm <= AMPLIFIED  # false too if something is not finite
     for j in range(baseline_cost.shape[0]):
         rounding = 16.0 * ULP * (abs(baseline_cost[j]) + norm * gamma_norm[j])
