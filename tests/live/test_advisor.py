@@ -9,8 +9,8 @@ import pytest
 from tether import Advisor
 from tether.errors import InputError, StoreError, TetherError
 from tether.live.audit import replay
+from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Draft
 from tether.live.records import (
     AlreadyRecorded,
     Certificate,

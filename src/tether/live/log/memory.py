@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tether.errors import InputError, StoreError
-from tether.live.log.chain import extend
-from tether.live.log.store import (
+from tether.live.log.chain import (
     KEEP_SNAPSHOTS,
     Appended,
     Draft,
@@ -15,6 +14,7 @@ from tether.live.log.store import (
     Head,
     Snapshot,
     check_page,
+    extend,
     genesis_of,
     snapshot_digest,
 )

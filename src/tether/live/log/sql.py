@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, ClassVar, TypeVar
 
 from tether.errors import AlteredLog, InputError, StoreError
-from tether.live.log.chain import extend
-from tether.live.log.store import (
+from tether.live.log.chain import (
     FORMAT,
     KEEP_SNAPSHOTS,
     Appended,
@@ -21,6 +20,7 @@ from tether.live.log.store import (
     Snapshot,
     canonical,
     check_page,
+    extend,
     genesis_of,
     snapshot_digest,
     storable,
