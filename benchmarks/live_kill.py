@@ -147,9 +147,8 @@ def judge(callers, address, folder):
     """Compare what was acknowledged with what the log holds; raises on any difference."""
     from tether.live.advisor import Advisor
     from tether.live.log import open_store
-    from tether.live.log.chain import verify_store
+    from tether.live.log.chain import Draft, verify_store
     from tether.live.log.memory import MemoryStore
-    from tether.live.log.store import Draft
     from tether.problem.problem import load_problem
 
     store, problem = open_store(address), load_problem("bench_problem:problem", folder)

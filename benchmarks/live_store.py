@@ -17,11 +17,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tether.live.log.chain import verify_store
+from tether.live.log.chain import Draft, verify_store
 from tether.live.log.group_commit import GroupCommit
 from tether.live.log.postgres import PostgresStore
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Draft
 
 sys.path.append(str(Path(__file__).parent.parent))
 

@@ -9,10 +9,10 @@ import os
 import sys
 import threading
 
+from tether.live.log.chain import Draft
 from tether.live.log.group_commit import GroupCommit
 from tether.live.log.postgres import PostgresStore
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Draft
 
 
 def open_log(kind, address, schema=None):

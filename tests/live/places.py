@@ -6,10 +6,10 @@ import sqlite3
 
 import psycopg
 
+from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
 from tether.live.log.postgres import PostgresStore
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Draft
 
 IDENTITY = "00ff" * 8
 

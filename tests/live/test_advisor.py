@@ -10,8 +10,8 @@ from live.plant import Plant, another_action, live_advisor
 from tether import Advisor
 from tether.errors import InputError, StoreError, TetherError
 from tether.live.audit import replay
+from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Draft
 from tether.live.records import (
     AlreadyRecorded,
     Certificate,

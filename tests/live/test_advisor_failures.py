@@ -190,3 +190,20 @@ def test_no_decision_fails_for_a_number_that_only_people_look_at(failing, monkey
     for _ in range(30):
         decision = advisor.decide(0)
         assert decision.logged and decision.certificate.holds and decision.certified is None
+
+
+def test_an_interrupted_decision_does_not_keep_others_entries_from_being_read(world, monkeypatch):
+    """What was prepared and never written must not count as under way: gaps in the log would wait for it."""
+    store = MemoryStore()
+    advisor, other = Advisor(world.problem, store, refresh=None), Advisor(world.problem, store, refresh=None)
+
+    def interrupted(drafts):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            advisor.decide(0)
+    other.decide(0)
+    advisor.decide(0)
+    assert advisor.status().unsynced == 0 and advisor.status().decisions == 2

@@ -7,8 +7,8 @@ from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.agents.slucb import SlucbConfig
 from tether.errors import AlteredLog, InputError
+from tether.live.log.chain import genesis_of
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import genesis_of
 from tether.live.policy import Criteria, Guards
 from tether.live.replica import Learner, Replica, load
 from tether.problem.problem import Problem
@@ -187,7 +187,7 @@ def test_new_guards_are_logged_and_old_ones_are_not_written_again(world):
 
 
 def test_a_log_that_somebody_else_wrote_is_refused(world):
-    from tether.live.log.store import Draft
+    from tether.live.log.chain import Draft
 
     store = MemoryStore()
     store.append([Draft("note", {"hello": 1})])

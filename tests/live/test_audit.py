@@ -74,7 +74,7 @@ def test_every_decision_is_computed_again_bit_for_bit(world, log):
 
 def rewritten(log, change):
     """A copy of the log with one decision changed before it was chained: consistent, but not what Tether decides."""
-    from tether.live.log.store import Draft
+    from tether.live.log.chain import Draft
 
     copy, changed = MemoryStore(identity=log.identity(), clock=lambda: 5.0), False
     hashes = {}

@@ -20,10 +20,9 @@ from tether.cli import audit as cli_audit
 from tether.errors import AlteredLog, StoreError
 from tether.live import audit
 from tether.live.audit import export
-from tether.live.log.chain import entries_of, verify_store
+from tether.live.log.chain import Head, entries_of, verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Head
 from worlds import world_and_streams
 
 NOBODY = 65534

@@ -12,8 +12,8 @@ from live.plant import live_advisor
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.audit import replay
+from tether.live.log.chain import Draft, text_of
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Draft, text_of
 from tether.live.records import DEEPEST, AlreadyRecorded, StateCodec, as_logged
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem

@@ -8,8 +8,8 @@ import pytest
 from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.log.chain import Draft, text_of
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Draft, text_of
 from tether.live.policy import Criteria, Guards
 from tether.live.records import UnknownDecision
 from worlds import world_and_streams

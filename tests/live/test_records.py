@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from tether import InputError, StoreError
+from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Draft
 from tether.live.records import (
     EVENTS,
     Certificate,

@@ -8,7 +8,7 @@ from service_app import new_advisor, serving
 from tether.errors import InputError
 from tether.live import advisor as live_advisor
 from tether.live.judge import judge
-from tether.live.log.store import Head
+from tether.live.log.chain import Head
 from tether.live.records import LiveDecision
 from tether.service.hub import Hub
 from tether.service.models import DecisionRequest

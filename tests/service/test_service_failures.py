@@ -13,9 +13,8 @@ from service_app import PROBLEM, decide, new_advisor, record, serving
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.live import advisor as live_advisor
 from tether.live.judge import judge
-from tether.live.log.chain import verify_store
+from tether.live.log.chain import Draft, verify_store
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Draft
 
 
 class Moody(MemoryStore):

@@ -15,7 +15,7 @@ from tether.cli.output import Debug, Json
 from tether.errors import AlteredLog, InputError, TetherError
 
 if TYPE_CHECKING:
-    from tether.live.log.store import Head, Store
+    from tether.live.log.chain import Head, Store
 
 audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Verify, replay, compare and export a live log.")
 
@@ -153,15 +153,11 @@ def _failures(debug: bool) -> Iterator[None]:
 
 def _opened(log: str) -> "Store":
     """The store, for reading only: an audit makes no new one, and leaves every byte as it is."""
-    if log.startswith(("postgresql://", "postgres://")):
-        from tether.live.log.postgres import PostgresStore
+    from tether.live.log import POSTGRES, open_store
 
-        return PostgresStore(log, read_only=True)
-    from tether.live.log.sqlite import SqliteStore
-
-    if not Path(log).is_file():
+    if not log.startswith(POSTGRES) and not Path(log).is_file():
         raise InputError(f"there is no log at {log}: give the SQLite file of an Advisor, or postgresql://…")
-    return SqliteStore(log, read_only=True)
+    return open_store(log, read_only=True)
 
 
 def _check_head(head: "Head") -> "Head":
@@ -172,7 +168,7 @@ def _check_head(head: "Head") -> "Head":
 
 
 def _head(text: str) -> "Head":
-    from tether.live.log.store import Head
+    from tether.live.log.chain import Head
 
     seq, _, digest = text.partition(":")
     if not seq.isdigit() or len(digest) != 64:

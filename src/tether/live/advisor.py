@@ -22,7 +22,7 @@ from tether.errors import AlteredLog, InputError, StoreError, TetherError
 from tether.kernels.compiled import KERNEL
 from tether.live.judge import Outcome, Question, halt, judge, recorded, safe_decision
 from tether.live.log import open_store
-from tether.live.log.store import Appended, Draft, Entry, Store, canonical
+from tether.live.log.chain import Appended, Draft, Entry, Store, canonical
 from tether.live.policy import Criteria, Guards, Mode, PromotionRefused, rank
 from tether.live.records import (
     ALGORITHMS,

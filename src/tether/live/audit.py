@@ -12,8 +12,7 @@ from tether import __version__
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
 from tether.live.judge import Question, judge
-from tether.live.log.chain import entries_of
-from tether.live.log.store import Entry, Head, Store, canonical, genesis_of
+from tether.live.log.chain import Entry, Head, Store, canonical, entries_of, genesis_of
 from tether.live.records import Certificate, DecisionMade, Event, OutcomeRecorded, StateCodec, Withheld
 from tether.live.replica import Learner, Replica, settings_of
 from tether.problem.problem import Problem

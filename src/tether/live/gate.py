@@ -1,4 +1,8 @@
-"""What the gate is told beside the data, and how it adds: sums that keep what rounding drops."""
+"""The gate: a second, simple code path that recomputes a bound from its own sums before an action leaves.
+
+Plain numpy, an eigendecomposition, and an account of its own rounding. It shares no code with the kernels and agents
+whose certificates it examines, and states the theorem's constants a second time: on purpose.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +17,37 @@ from tether.problem.problem import KnownState
 from tether.records import Action, Array, CostBound, Mixture, StarAction
 
 ULP = 2.0**-52
+
+GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Ridges of the mixtures behind the theorem's radius, in units of the squared feature norm (docs/guarantee.md)."""
+
+AMPLIFIED = 1e6
+"""A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
+
+MISFIT = 1e-6
+"""Facts that miss each other by more than this part of max(1, |τ|) contradict each other."""
+
+ROUNDED = 16.0 * ULP
+"""The rounding error of a fact, in units of |τ_s| + ‖f‖B."""
+
+SPANNED = 1e-6
+"""A safe feature of which the facts leave open no more than this part adds nothing to them."""
+
+OUTWARD = 4e-9
+"""Certificates enlarge widths by up to 2e-9 ‖x‖_G; the gate allows for twice that."""
+
+MIXED = 4e-6
+"""Certificates of mixtures enlarge the squared width of each part by up to 1e-6 of itself; the gate allows 4e-6."""
+
+SHOWN = 0.9
+"""The part of a misfit of facts that a certificate must at least allow for: the gate's own may differ in rounding."""
+
+WORST_DOUBT = 0.01
+"""If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
+
+GOLDEN = (5.0**0.5 - 1.0) / 2.0
+ONE = np.ones(1)
+NOTHING = np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,17 +86,16 @@ def add_to(total: Array, rest: Array, term: Array) -> None:
     total[...] = larger
 
 
-# The gate's own account of known safe costs ⟨γ*, f⟩ = τ_s (docs/theory.md section 17): plain numpy, its own sums.
-
-AMPLIFIED = 1e6
-"""A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
-
-MISFIT = 1e-6
-"""Facts that miss each other by more than this part of max(1, |τ|) contradict each other."""
+def _norm(vector: Array) -> float:
+    return sqrt(float(vector @ vector))
 
 
-ROUNDED = 16.0 * ULP
-"""The rounding error of a fact, in units of |τ_s| + ‖f‖B."""
+def _sizes(rows: Array) -> Array:
+    sizes: Array = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+    return sizes
+
+
+# Known safe costs ⟨γ*, f⟩ = τ_s (docs/theory.md section 17): the gate's own account of them.
 
 
 class Span(NamedTuple):
@@ -196,83 +230,50 @@ class WeighedFacts:
         self.used_square[stage], self.used_visits[stage] = self.square[stage], self.visits[stage]
 
 
-def _norm(vector: Array) -> float:
-    return sqrt(float(vector @ vector))
+# One stage, solved
 
 
-# The gate's arithmetic: plain numpy, an eigendecomposition, and an account of its own rounding.
+class Fit(NamedTuple):
+    """The estimate of one constraint's costs, and what may be wrong with it.
 
-GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Ridges of the mixtures behind the theorem's radius, in units of the squared feature norm (docs/guarantee.md): stated
-here a second time on purpose."""
+    Rounding may have moved the part of γ* that facts settle by `slip`, and a cost estimate by `margin` per unit of
+    1 + |share|; contradictions between facts, beyond rounding, may have moved it by `misfit`.
+    """
 
-OUTWARD = 4e-9
-"""Certificates enlarge widths by up to 2e-9 ‖x‖_G; the gate allows for twice that."""
-
-SPANNED = 1e-6
-"""A safe feature of which the facts leave open no more than this part adds nothing to them."""
-
-MIXED = 4e-6
-"""Certificates of mixtures enlarge the squared width of each part by up to 1e-6 of itself; the gate allows 4e-6."""
-
-SHOWN = 0.9
-"""The part of a misfit of facts that a certificate must at least allow for: the gate's own may differ in rounding."""
-
-
-NO_PARTS = np.zeros(0)
+    gamma_hat: Array  # ĝ (d,)
+    size: float  # ‖ĝ‖
+    energy: float  # ‖ĝ‖_A, before the facts
+    margin: float
+    radius: float = nan  # the least valid one; NaN where facts and data contradict each other
+    slip: float = 0.0
+    misfit: float = 0.0
+    trouble: str = ""  # why the facts cannot all be true
 
 
 class Model(NamedTuple):
-    """One stage, solved, given the facts: A (or A + wF) = Q diag(v) Qᵀ, the estimate (M, d), the least radii (M,).
+    """One stage given the facts: A (or A + wF) = Q diag(v) Qᵀ, and a fit for each constraint.
 
     `root` is √v (d,) and `whitener` is Q/√v (d, d), so that ‖x whitener‖ = ‖x‖_G. `free` (d, d) is the whitener without
     the directions that exact facts settle: ‖x free‖ is the width of x. `span` (d, n) is an orthonormal basis of the
     facts' features. `error` is how far rounding may have moved A (in norm), `factor` what it may do to the
-    certificate's own factors, `slip` (M,) what it may do to the part of γ* that facts settle; `misfit` (M,) is what
-    contradictions between facts, beyond rounding, may do to it.
+    certificate's own factors.
     """
 
+    fits: tuple[Fit, ...]
     root: Array
     whitener: Array
-    gamma_hat: Array
-    size: Array  # ‖ĝ‖ (M,)
-    energy: Array  # ‖ĝ‖_A, before the facts (M,)
-    radii: tuple[float, ...]  # NaN where facts and data contradict each other
-    error: float
-    factor: float
     free: Array
     span: Array
-    slip: Array
-    misfit: Array
-    trace: float
+    error: float
+    factor: float
+    trace_root: float  # √tr A
     feature_norm: float
-    facts: int
-    troubles: tuple[str, ...]
+    facts: int = 0
 
-    def margin(self, j: int) -> float:
-        """What rounding may have done to a cost estimate, per unit of 1 + |share|."""
-        rounding = 4.0 * len(self.root) * ULP * float(self.size[j])
-        return self.feature_norm * (float(self.slip[j]) + rounding)
-
-
-class Geometry(NamedTuple):
-    """What a bound at one feature is made of: mean + β_s · width, where β_s² = β² − pull (docs/theory.md section 4).
-
-    `norm` is ‖x‖_G. Rounding may have moved the mean by `moved`, the width by `wider` and the pull by `shift`. `extra`
-    is what misfits of the facts must at least add to the bound; certificates may have taken `spared` off the pull.
-    `parts` (n,) are the widths of what a mixture is made of, times their probabilities; empty if nothing was mixed.
-    """
-
-    mean: float
-    width: float
-    norm: float
-    pull: float = 0.0
-    moved: float = 0.0
-    wider: float = 0.0
-    shift: float = 0.0
-    extra: float = 0.0
-    spared: float = 0.0
-    parts: Array = NO_PARTS
+    @property
+    def radii(self) -> tuple[float, ...]:
+        """The least valid radius of each constraint (M,)."""
+        return tuple(fit.radius for fit in self.fits)
 
 
 def solve(
@@ -286,82 +287,70 @@ def solve(
     if not values[0] >= terms.ridge * (1.0 - 1e-9) - error:
         return None
     values = np.maximum(values, terms.ridge)
-    plain = _fitted(terms, values, vectors, moment, count, error)
     betas = least_radii(terms, values, error)
+    plain = _with_radii(_fitted(terms, values, vectors, moment, count, error), betas)
     if isinstance(facts, ExactFacts):
-        return _conditioned_on(terms, plain, betas, facts, stage)
-    return _weighed(terms, plain, betas, (gram, moment, count), facts, stage)
+        return _conditioned_on(terms, plain, facts, stage) if facts.count[stage] else plain
+    return _weighed(terms, plain, (gram, moment, count), facts, stage)
 
 
 def _fitted(terms: Terms, values: Array, vectors: Array, moment: Array, count: int, error: float) -> Model:
-    """The ridge estimate from eigenvalues (d,) and eigenvectors (d, d), no facts yet."""
+    """The ridge estimate from eigenvalues (d,) and eigenvectors (d, d), no facts and no radii yet."""
     root = np.sqrt(values)
     whitener = vectors / root
     inside = moment @ whitener  # ĝ in whitened coordinates
     gamma_hat = inside @ whitener.T
-    none = np.zeros(len(moment))
+    sizes = zip(gamma_hat, _sizes(gamma_hat).tolist(), _sizes(inside).tolist(), strict=True)
     return Model(
+        fits=tuple(Fit(g, size, energy, _margin(terms, size, 0.0)) for g, size, energy in sizes),
         root=root,
         whitener=whitener,
-        gamma_hat=gamma_hat,
-        size=_sizes(gamma_hat),
-        energy=_sizes(inside),
-        radii=(),
-        error=error,
-        factor=4.0 * ULP * sqrt((1.0 + count) * float(values.sum() / values[0])),
         free=whitener,
         span=np.zeros((len(root), 0)),
-        slip=none,
-        misfit=none,
-        trace=float(values.sum()),
+        error=error,
+        factor=4.0 * ULP * sqrt((1.0 + count) * float(values.sum() / values[0])),
+        trace_root=sqrt(float(values.sum())),
         feature_norm=terms.feature_norm,
-        facts=0,
-        troubles=("",) * len(moment),
     )
 
 
-def _conditioned_on(terms: Terms, plain: Model, betas: Sequence[float], facts: ExactFacts, stage: int) -> Model:
+def _margin(terms: Terms, size: float, slip: float) -> float:
+    return terms.feature_norm * (slip + 4.0 * terms.dimension * ULP * size)
+
+
+def _with_radii(model: Model, radii: Sequence[float]) -> Model:
+    fits = zip(model.fits, radii, strict=True)
+    return model._replace(fits=tuple(fit._replace(radius=radius) for fit, radius in fits))
+
+
+def _conditioned_on(terms: Terms, plain: Model, facts: ExactFacts, stage: int) -> Model:
     """The model on the affine space that exact facts leave: section 17 (a). m = ‖ĝ − γ_c‖²_A is taken off β²."""
-    count = int(facts.count[stage])
-    if count == 0:
-        return plain._replace(radii=tuple(betas))
     features, costs = facts.accepted(stage)
     held, triangle = np.linalg.qr((features @ plain.whitener).T)
-    taken = np.linalg.solve(triangle.T, features @ plain.gamma_hat.T - costs)  # (n, M), whitened
-    gamma_hat = plain.gamma_hat - (plain.whitener @ (held @ taken)).T
+    estimates = np.array([fit.gamma_hat for fit in plain.fits])
+    taken = np.linalg.solve(triangle.T, features @ estimates.T - costs)  # (n, M), whitened
+    gamma_hat = estimates - (plain.whitener @ (held @ taken)).T
     free = plain.whitener - (plain.whitener @ held) @ held.T
     free -= (free @ held) @ held.T  # what rounding left of it
     amplified, floor = float(facts.amplification[stage]), facts.rounding(stage)
-    slip = 2.0 * amplified * floor
-    misfit = SHOWN * amplified * np.maximum(facts.misfit[stage] - 2.0 * floor, 0.0)
-    radii = []
-    for j, beta in enumerate(betas):
+    slips = (2.0 * amplified * floor).tolist()
+    misfits = (SHOWN * amplified * np.maximum(facts.misfit[stage] - 2.0 * floor, 0.0)).tolist()
+    sizes, troubles, fits = _sizes(gamma_hat).tolist(), facts.contradiction(stage), []
+    for j, fit in enumerate(plain.fits):
         moved = _norm(taken[:, j]) if terms.reduces else 0.0
         least = float(plain.root[0])
-        doubt = moved * (1e-9 + plain.error / least**2) + plain.error * float(plain.size[j]) / least
-        doubt += float(slip[j]) * sqrt(plain.trace)
-        grown = beta + float(misfit[j]) * sqrt(plain.trace)
-        radii.append(_root(grown * grown, moved * moved, (2.0 * moved + doubt) * doubt if terms.reduces else 0.0))
-    return plain._replace(
-        gamma_hat=gamma_hat,
-        size=np.maximum(_sizes(gamma_hat), plain.size),
-        radii=tuple(radii),
-        free=free,
-        span=facts.span(stage).basis,
-        slip=slip,
-        misfit=misfit,
-        facts=count,
-        troubles=tuple(facts.contradiction(stage)),
-    )
+        doubt = moved * (1e-9 + plain.error / least**2) + plain.error * fit.size / least
+        doubt += slips[j] * plain.trace_root
+        grown = fit.radius + misfits[j] * plain.trace_root
+        radius = _root(grown * grown, moved * moved, (2.0 * moved + doubt) * doubt if terms.reduces else 0.0)
+        size = max(sizes[j], fit.size)
+        margin = _margin(terms, size, slips[j])
+        fits.append(Fit(gamma_hat[j], size, fit.energy, margin, radius, slips[j], misfits[j], troubles[j]))
+    return plain._replace(fits=tuple(fits), free=free, span=facts.span(stage).basis, facts=int(facts.count[stage]))
 
 
 def _weighed(
-    terms: Terms,
-    plain: Model,
-    betas: Sequence[float],
-    sums: tuple[Array, Array, int],
-    facts: WeighedFacts,
-    stage: int,
+    terms: Terms, plain: Model, sums: tuple[Array, Array, int], facts: WeighedFacts, stage: int
 ) -> Model | None:
     """The model with facts that are known up to an error bar e: A + wF, and β_w² = β² + wJe² − m_w: section 17 (b).
 
@@ -369,7 +358,7 @@ def _weighed(
     """
     weight, visits = float(facts.weight[stage]), float(facts.used_visits[stage])
     if weight == 0.0 or terms.error is None:
-        return plain._replace(radii=tuple(betas))
+        return plain
     gram, moment, count = sums
     added, safe, square = facts.used_gram[stage], facts.used_moment[stage], facts.used_square[stage]
     total = gram + weight * added
@@ -379,16 +368,16 @@ def _weighed(
     error = 4.0 * (4 + len(values)) * ULP * float(values[-1])  # the certificate's factor is one of this sum
     fitted = _fitted(terms, np.maximum(values, terms.ridge), vectors, moment + weight * safe, count, error)
     radii = []
-    for j, beta in enumerate(betas):
-        mine, moved = fitted.gamma_hat[j], plain.gamma_hat[j] - fitted.gamma_hat[j]
+    for j, (before, fit) in enumerate(zip(plain.fits, fitted.fits, strict=True)):
+        mine, moved = fit.gamma_hat, before.gamma_hat - fit.gamma_hat
         missed = float(square[j] + mine @ (added @ mine) - 2.0 * (mine @ safe[j]))
         least = float(moved @ gram @ moved) + weight * max(missed, 0.0)
-        scale = float(square[j]) + float(np.trace(added)) * max(float(plain.size[j]), float(fitted.size[j])) ** 2
-        doubt = sqrt(least) * 1e-9 + error * float(plain.size[j] + fitted.size[j]) / float(plain.root[0])
+        scale = float(square[j]) + float(np.trace(added)) * max(before.size, fit.size) ** 2
+        doubt = sqrt(least) * 1e-9 + error * (before.size + fit.size) / float(plain.root[0])
         rounding = (2.0 * sqrt(least) + doubt) * doubt + 64.0 * ULP * (len(mine) + visits) * weight * scale
-        grown = beta * beta + weight * visits * float(terms.error[j]) ** 2
+        grown = before.radius * before.radius + weight * visits * float(terms.error[j]) ** 2
         radii.append(_root(grown, least, rounding) if terms.reduces else sqrt(grown) * (1.0 - 1e-9))
-    return fitted._replace(radii=tuple(radii), facts=int(visits))
+    return _with_radii(fitted, radii)._replace(facts=int(visits))
 
 
 def _root(grown: float, less: float, doubt: float) -> float:
@@ -427,17 +416,7 @@ def least_radii(terms: Terms, values: Array, error: float) -> tuple[float, ...]:
     return tuple(radii)
 
 
-# A bound at one feature
-
-
-def open_part(model: Model, f: Array) -> float:
-    """The part of ‖f‖ that the remembered facts leave open."""
-    settled = model.span.shape[1]
-    if settled in (0, len(f)):
-        return 0.0 if settled else 1.0
-    rest = f - model.span @ (f @ model.span)
-    rest -= model.span @ (rest @ model.span)
-    return _norm(rest) / _norm(f)
+# A bound at one point
 
 
 class Parts(NamedTuple):
@@ -462,30 +441,59 @@ class Parts(NamedTuple):
         return self.total * _norm(rows[0]) if len(rows) == 1 else float(self.shares @ _sizes(rows))
 
 
-def plain(model: Model, x: Array, parts: Parts, j: int) -> Geometry:
+class Geometry(NamedTuple):
+    """What a bound at one feature is made of: mean + β_s · width, where β_s² = β² − pull (docs/theory.md section 4).
+
+    `norm` is ‖x‖_G. Rounding may have moved the mean by `moved`, the width by `wider` and the pull by `shift`. `extra`
+    is what misfits of the facts must at least add to the bound; certificates may have taken `spared` off the pull.
+    `parts` (n,) are the widths of what a mixture is made of, times their probabilities; empty if nothing was mixed.
+    """
+
+    mean: float
+    width: float
+    norm: float
+    pull: float = 0.0
+    moved: float = 0.0
+    wider: float = 0.0
+    shift: float = 0.0
+    extra: float = 0.0
+    spared: float = 0.0
+    parts: Array = NOTHING
+
+
+def open_part(model: Model, f: Array) -> float:
+    """The part of ‖f‖ that the remembered facts leave open."""
+    settled = model.span.shape[1]
+    if settled in (0, len(f)):
+        return 0.0 if settled else 1.0
+    rest = f - model.span @ (f @ model.span)
+    rest -= model.span @ (rest @ model.span)
+    return _norm(rest) / _norm(f)
+
+
+def plain(model: Model, fit: Fit, x: Array, parts: Parts) -> Geometry:
     """⟨γ_c, x⟩ and its width given the remembered facts; the state's own fact is not used. x (d,).
 
     Certificates round outward by the ends of `parts`, which may lie farther out than x.
     """
     free, total = x @ model.free, parts.total
     width, solved = _norm(free), _norm(free / model.root)  # ‖x‖ and ‖Gx‖, given the facts
-    moved = solved * model.error * float(model.size[j])
-    wider = sqrt(width * width + solved * solved * model.error) - width
-    moved += float(model.slip[j]) * sqrt(model.trace) * width + model.margin(j) * (1.0 + total)
+    moved = solved * model.error * fit.size + fit.slip * model.trace_root * width + fit.margin * (1.0 + total)
     return Geometry(
-        mean=float(model.gamma_hat[j] @ x),
+        mean=float(fit.gamma_hat @ x),
         width=width,
         norm=parts.length(parts.ends @ model.whitener),
         moved=moved,
-        wider=wider,
-        extra=model.feature_norm * float(model.misfit[j]) * total,
-        parts=parts.shares * _sizes(parts.ends @ model.free) if parts.mixed else NO_PARTS,
+        wider=sqrt(width * width + solved * solved * model.error) - width,
+        extra=model.feature_norm * fit.misfit * total,
+        parts=parts.shares * _sizes(parts.ends @ model.free) if parts.mixed else NOTHING,
     )
 
 
-def conditioned(model: Model, x: Array, parts: Parts, f: Array, declared: float, j: int, reduces: bool) -> Geometry:
-    """Section 1 on top of the remembered facts: mean and width at x (d,), given c(f) = `declared`; with `reduces`, the
-    pull of section 4. `parts` are those of `plain`."""
+def conditioned(model: Model, fit: Fit, point: "Point", f: Array, declared: float, reduces: bool) -> Geometry:
+    """Section 1 on top of the remembered facts: mean and width at a point, given c(f) = `declared`; with `reduces`, the
+    pull of section 4."""
+    x, parts = point.feature, point.parts
     v, e, tips = x @ model.free, f @ model.free, parts.ends @ model.free
     g00 = float(e @ e)
     share = float(e @ v) / g00
@@ -493,34 +501,36 @@ def conditioned(model: Model, x: Array, parts: Parts, f: Array, declared: float,
     reach = float(parts.shares @ (1.0 + np.abs(along)))  # what a certificate's margin was multiplied by
     across = v - share * e
     width = _norm(across)
-    residual = float(model.gamma_hat[j] @ f) - declared
-    mean = float(model.gamma_hat[j] @ x) - share * residual
-    uf, ux, uy = (
-        _norm(e / model.root),
-        _norm(v / model.root),
-        _norm(across / model.root),
-    )  # ‖Gf‖, ‖Gx‖, ‖Gy‖
-    size, error, side, margin = float(model.size[j]), model.error, abs(residual), model.margin(j)
-    moved = error * (ux + abs(share) * uf) * (size + uf * side / g00)
-    moved += float(model.slip[j]) * sqrt(model.trace) * width + margin * (1.0 + reach)
-    misfit = model.feature_norm * float(model.misfit[j])
+    residual = float(fit.gamma_hat @ f) - declared
+    uf, ux, uy = _norm(e / model.root), _norm(v / model.root), _norm(across / model.root)  # ‖Gf‖, ‖Gx‖, ‖Gy‖
+    error, side = model.error, abs(residual)
+    moved = error * (ux + abs(share) * uf) * (fit.size + uf * side / g00)
+    moved += fit.slip * model.trace_root * width + fit.margin * (1.0 + reach)
+    misfit = model.feature_norm * fit.misfit
     outward = tips if model.free is model.whitener else parts.ends @ model.whitener
     shape = Geometry(
-        mean=mean,
+        mean=float(fit.gamma_hat @ x) - share * residual,
         width=width,
         norm=max(_norm(v if model.free is model.whitener else x @ model.whitener), parts.length(outward)),
         moved=moved,
         wider=sqrt(width * width + uy * uy * error) - width,
         extra=misfit * reach,
-        parts=parts.shares * _sizes(tips - along[:, None] * e) if parts.mixed else NO_PARTS,
+        parts=parts.shares * _sizes(tips - along[:, None] * e) if parts.mixed else NOTHING,
     )
     if not reduces:
         return shape
-    shift = error * uf * side / g00 * (2.0 * size + uf * side / g00) + 4.0 * side * margin / g00
+    shift = error * uf * side / g00 * (2.0 * fit.size + uf * side / g00) + 4.0 * side * fit.margin / g00
     return shape._replace(pull=residual * residual / g00, shift=shift, spared=4.0 * side * misfit / g00)
 
 
-def bound_at(model: Model, shape: Geometry, j: int, radius: float) -> tuple[float, float]:
+def contradicts(model: Model, fit: Fit, f: Array, declared: float) -> bool:
+    """Whether the remembered facts, which settle c(f), say something else than τ_s = `declared`."""
+    missed = abs(float(fit.gamma_hat @ f) - declared) - 2.0 * fit.margin
+    missed -= model.feature_norm * 2.0 * fit.misfit
+    return not missed <= MISFIT * max(1.0, abs(declared)) * (1.0 + 1e-6)
+
+
+def bound_at(model: Model, fit: Fit, shape: Geometry, radius: float) -> tuple[float, float]:
     """The bound with radius β, and by how much the certificate's may differ; NaN if τ_s contradicts the data.
 
     A certificate rounds outward (OUTWARD), and its factors have rounding of their own (`factor`).
@@ -528,7 +538,7 @@ def bound_at(model: Model, shape: Geometry, j: int, radius: float) -> tuple[floa
     square = radius * radius - shape.pull
     if not square >= 0.0:
         return nan, inf
-    reduced, own = sqrt(square), model.factor * (radius + float(model.energy[j]))
+    reduced, own = sqrt(square), model.factor * (radius + fit.energy)
     shift = shape.shift + (1e-9 * radius + 2.0 * own) * radius
     looser = sqrt(square + shift) - reduced if shape.pull > 0.0 else 0.0
     rounding = shape.moved + reduced * shape.wider + looser * (shape.width + shape.wider)
@@ -546,39 +556,36 @@ def most_upward(shape: Geometry, radius: float) -> float:
     return misfit + radius * (sqrt(shape.width**2 + parts) - shape.width)
 
 
-# Many bounds at once, for display
+# Many bounds at once, with the least radius: for display
 
 
-def conditioned_bounds(model: Model, rows: Array, f: Array, declared: float, j: int, reduces: bool) -> Array:
-    """The bounds of many rows (N, d) with the least radius, given c(f) = `declared`: (N,)."""
+def conditioned_bounds(model: Model, fit: Fit, rows: Array, f: Array, declared: float, reduces: bool) -> Array:
+    """The bounds of many rows (N, d), given c(f) = `declared`: (N,)."""
     v, e = rows @ model.free, f @ model.free
     g00 = float(e @ e)
     share = v @ (e / g00)
-    residual = float(model.gamma_hat[j] @ f) - declared
-    square = model.radii[j] ** 2 - (residual * residual / g00 if reduces else 0.0)
+    residual = float(fit.gamma_hat @ f) - declared
+    square = fit.radius**2 - (residual * residual / g00 if reduces else 0.0)
     width2 = np.einsum("nd,nd->n", v, v) - share * share * g00
     radius = sqrt(square) if square >= 0.0 else nan
-    bounds: Array = rows @ model.gamma_hat[j] - share * residual + radius * np.sqrt(np.maximum(width2, 0.0))
+    bounds: Array = rows @ fit.gamma_hat - share * residual + radius * np.sqrt(np.maximum(width2, 0.0))
     return bounds
 
 
-def plain_bounds(model: Model, rows: Array, j: int) -> Array:
-    """The bounds of many rows (N, d) with the least radius, the state's own fact not used: (N,)."""
+def plain_bounds(model: Model, fit: Fit, rows: Array) -> Array:
+    """The bounds of many rows (N, d), the state's own fact not used: (N,)."""
     v = rows @ model.free
-    bounds: Array = rows @ model.gamma_hat[j] + model.radii[j] * np.sqrt(np.einsum("nd,nd->n", v, v))
+    bounds: Array = rows @ fit.gamma_hat + fit.radius * np.sqrt(np.einsum("nd,nd->n", v, v))
     return bounds
 
 
-def contradicts(model: Model, f: Array, declared: float, j: int) -> bool:
-    """Whether the remembered facts, which settle c(f), say something else than τ_s = `declared`."""
-    missed = abs(float(model.gamma_hat[j] @ f) - declared) - 2.0 * model.margin(j)
-    missed -= model.feature_norm * 2.0 * float(model.misfit[j])
-    return not missed <= MISFIT * max(1.0, abs(declared)) * (1.0 + 1e-6)
-
-
-def _sizes(rows: Array) -> Array:
-    sizes: Array = np.sqrt(np.einsum("nd,nd->n", rows, rows))
-    return sizes
+def _lengths(start: float, upper: Array, tau: float, is_star: bool) -> Array:
+    """How far along each ray a bound that is `start` at a_0(s) and `upper` (N,) at the end stays under τ: (N,)."""
+    slack, rise = tau - start, upper - start
+    if not (slack > 0.0 and np.isfinite(rise).all()):
+        return np.zeros_like(rise)
+    lengths: Array = slack / np.maximum(rise, slack)
+    return lengths if is_star else np.floor(lengths)
 
 
 # Mixtures of actions as the judge and the gate see them: plain sums, apart from the code that plans mixtures.
@@ -643,14 +650,7 @@ def not_drawn(actions: ActionSet, row: int, drawn: Drawn) -> str:
     return ""
 
 
-# The gate: a second, simple code path that recomputes a bound from its own sums before an action leaves.
-
-WORST_DOUBT = 0.01
-"""If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
-
-
-ONE = np.ones(1)
-GOLDEN = (5.0**0.5 - 1.0) / 2.0
+# The gate
 
 
 class Point(NamedTuple):
@@ -765,7 +765,8 @@ class Gate:
         bounds, doubts, found = [], [], []
         point = Point.of(known.actions, action, feature, None if drawn is None else drawn.mixture)
         for j, shown in enumerate(evidence):
-            why, bound, doubt = self._examine(model, step, known, point, j, shown)
+            declared = float(known.baseline_cost[step, j])
+            why, bound, doubt = self._examine(model, known.actions, point, declared, j, shown)
             bounds.append(bound)
             doubts.append(doubt)
             found += [f"constraint {j}: {why}"] if why else []
@@ -785,7 +786,8 @@ class Gate:
             return 0.0
         actions, lengths = known.actions, None
         for j, tau in enumerate(self.terms.threshold.tolist()):
-            each = _lengths(*self._upper(model, step, known, j), tau, actions.is_star)
+            declared = float(known.baseline_cost[step, j])
+            each = _lengths(*self._upper(model, actions, declared, j), tau, actions.is_star)
             lengths = each if lengths is None else np.minimum(lengths, each)
         if lengths is None:
             return 0.0
@@ -793,14 +795,13 @@ class Gate:
             lengths[actions.baseline] = 1.0
         return float(lengths.sum()) / len(lengths)
 
-    def _upper(self, model: Model, step: int, known: KnownState, j: int) -> tuple[float, Array]:
+    def _upper(self, model: Model, actions: ActionSet, declared: float, j: int) -> tuple[float, Array]:
         """(bound of a_0(s), bounds (N,) of the candidates) for one constraint."""
-        terms, f, rows = self.terms, known.actions.phi_0, known.actions.endpoints
-        declared = float(known.baseline_cost[step, j])
+        terms, fit, f, rows = self.terms, model.fits[j], actions.phi_0, actions.endpoints
         if terms.exact and open_part(model, f) > SPANNED:
-            return declared, conditioned_bounds(model, rows, f, declared, j, terms.reduces)
-        upper = plain_bounds(model, rows, j)
-        start = declared if terms.exact else min(float(plain_bounds(model, f[None], j)[0]), self._start(declared, j))
+            return declared, conditioned_bounds(model, fit, rows, f, declared, terms.reduces)
+        upper = plain_bounds(model, fit, rows)
+        start = declared if terms.exact else min(float(plain_bounds(model, fit, f[None])[0]), self._start(declared, j))
         return start, upper
 
     def _start(self, declared: float, j: int) -> float:
@@ -808,103 +809,95 @@ class Gate:
         return inf if self.terms.error is None else declared + float(self.terms.error[j])
 
     def _examine(
-        self, model: Model, step: int, known: KnownState, point: Point, j: int, shown: CostBound
+        self, model: Model, actions: ActionSet, point: Point, declared: float, j: int, shown: CostBound
     ) -> tuple[str, float, float]:
-        """(why not, the gate's bound, its rounding) for one constraint."""
-        tau, least = float(self.terms.threshold[j]), model.radii[j]
+        """(why not, the gate's bound, its rounding) for one constraint, whose safe cost τ_s was `declared`."""
+        fit, tau, radius = model.fits[j], float(self.terms.threshold[j]), shown.radius.value
+        why = ""
         if shown.threshold != tau:
-            return f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}", inf, inf
-        if shown.facts != model.facts:
-            return f"it rests on {shown.facts} remembered facts, but the gate has {model.facts}", inf, inf
-        if model.troubles[j]:
-            return model.troubles[j], inf, inf
-        if isnan(least):
-            return "the remembered safe costs contradict the data", inf, inf
-        if not shown.radius.value >= least:
-            return f"its radius {shown.radius.value:.6g} is smaller than the least valid one, {least:.6g}", inf, inf
-        return self._compare(model, step, known, point, j, shown)
-
-    def _compare(
-        self, model: Model, step: int, known: KnownState, point: Point, j: int, shown: CostBound
-    ) -> tuple[str, float, float]:
-        """`_examine` once the radius is found valid: the bounds, with it and with the least one."""
-        tau, radius, declared = shown.threshold, shown.radius.value, float(known.baseline_cost[step, j])
+            why = f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}"
+        elif shown.facts != model.facts:
+            why = f"it rests on {shown.facts} remembered facts, but the gate has {model.facts}"
+        elif fit.trouble:
+            why = fit.trouble
+        elif isnan(fit.radius):
+            why = "the remembered safe costs contradict the data"
+        elif not shown.radius.value >= fit.radius:
+            why = f"its radius {radius:.6g} is smaller than the least valid one, {fit.radius:.6g}"
+        if why:
+            return why, inf, inf
         if self.terms.exact:
-            shape = self._shape(model, known, point, declared, j)
+            shape = self._shape(model, fit, actions.phi_0, point, declared)
             if shape is None:
                 return f"the remembered facts say that a_0 costs something else than {declared!r}", inf, inf
-            own, _ = bound_at(model, shape, j, model.radii[j])
-            same, doubt = bound_at(model, shape, j, radius)
+            own, _ = bound_at(model, fit, shape, fit.radius)
+            same, doubt = bound_at(model, fit, shape, radius)
             highest, gap = same + most_upward(shape, radius), tau - declared
         else:
-            own, *_ = self._measured(model, known, point, declared, j, model.radii[j])
-            same, highest, doubt = self._measured(model, known, point, declared, j, radius)
-            if shown.bound < same - doubt:  # cut shorter, for a margin?
-                same = min(same, self._along_chords(model, known, point, declared, j, radius))
-                own = min(own, self._along_chords(model, known, point, declared, j, model.radii[j]))
             start = self._start(declared, j)
+            own, *_ = self._measured(model, fit, actions.phi_0, point, start, fit.radius)
+            same, highest, doubt = self._measured(model, fit, actions.phi_0, point, start, radius)
+            if shown.bound < same - doubt:  # cut shorter, for a margin?
+                same = min(same, self._along_chords(model, fit, actions, point, start, radius))
+                own = min(own, self._along_chords(model, fit, actions, point, start, fit.radius))
             gap = tau - start if start < tau else abs(tau)
-        if not all(isfinite(number) for number in (own, same, highest, shown.bound, doubt)):
-            return "a bound is not finite, or the safe cost contradicts the data", own, doubt
-        if doubt > WORST_DOUBT * gap:
-            return (
-                f"rounding of {doubt:.3g} is too much beside a gap of {gap:.3g}: the data are ill-conditioned",
-                own,
-                doubt,
-            )
-        if not same - doubt <= shown.bound <= highest + doubt:
-            return f"the certificate's bound is {shown.bound!r}, the gate's {same!r}, ± {doubt:.3g}", own, doubt
-        if not (shown.bound <= tau and own <= tau + doubt):
-            return f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}", own, doubt
-        return "", own, doubt
+        if not (isfinite(own) and isfinite(same) and isfinite(highest) and isfinite(shown.bound) and isfinite(doubt)):
+            why = "a bound is not finite, or the safe cost contradicts the data"
+        elif doubt > WORST_DOUBT * gap:
+            why = f"rounding of {doubt:.3g} is too much beside a gap of {gap:.3g}: the data are ill-conditioned"
+        elif not same - doubt <= shown.bound <= highest + doubt:
+            why = f"the certificate's bound is {shown.bound!r}, the gate's {same!r}, ± {doubt:.3g}"
+        elif not (shown.bound <= tau and own <= tau + doubt):
+            why = f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}"
+        return why, own, doubt
 
-    def _shape(self, model: Model, known: KnownState, point: Point, declared: float, j: int) -> Geometry | None:
+    def _shape(self, model: Model, fit: Fit, f: Array, point: Point, declared: float) -> Geometry | None:
         """What the bound at a point is made of where τ_s is known; None if the remembered facts deny it."""
-        f, parts = known.actions.phi_0, point.parts
+        parts = point.parts
         if open_part(model, f) > SPANNED:
-            return conditioned(model, point.feature, parts, f, declared, j, self.terms.reduces)
-        if contradicts(model, f, declared, j):
+            return conditioned(model, fit, point, f, declared, self.terms.reduces)
+        if contradicts(model, fit, f, declared):
             return None
         # c(f) is settled, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
-        shape = plain(model, parts.away, parts, j)
+        shape = plain(model, fit, parts.away, parts)
         return shape._replace(mean=declared * (1.0 - parts.total) + shape.mean)
 
     def _measured(
-        self, model: Model, known: KnownState, point: Point, declared: float, j: int, radius: float
+        self, model: Model, fit: Fit, f: Array, point: Point, start: float, radius: float
     ) -> tuple[float, float, float]:
         """(the gate's bound, the highest one that is as valid, rounding) where τ_s is known up to e, or not at all.
 
-        Without conditioning it is U(φ); from a_0 on it is (1 − Σα)(τ_s + e) + U(Σα·end), section 17 (b). Both hold.
+        Without conditioning it is U(φ); from a_0, which costs at most `start`, it is (1 − Σα)(τ_s + e) + U(Σα·end),
+        section 17 (b). Both hold.
         """
         parts = point.parts
-        both = np.vstack([parts.ends, known.actions.phi_0])  # certificates round outward by both ends of the ray
-        shape = plain(model, point.feature, Parts(np.ones(len(both)), float(len(both)), both), j)
-        free, doubt = bound_at(model, shape, j, radius)
-        start = self._start(declared, j)
+        both = np.vstack([parts.ends, f])  # certificates round outward by both ends of the ray
+        shape = plain(model, fit, point.feature, Parts(np.ones(len(both)), float(len(both)), both))
+        free, doubt = bound_at(model, fit, shape, radius)
         if not isfinite(start):
             return free, free, doubt
-        shape = plain(model, parts.away, parts, j)
-        away, other = bound_at(model, shape, j, radius)
+        shape = plain(model, fit, parts.away, parts)
+        away, other = bound_at(model, fit, shape, radius)
         tied = (1.0 - parts.total) * start + away
         most = tied + most_upward(shape, radius)
         return min(free, tied), max(free, most), max(doubt, other)
 
     def _along_chords(
-        self, model: Model, known: KnownState, point: Point, declared: float, j: int, radius: float
+        self, model: Model, fit: Fit, actions: ActionSet, point: Point, start: float, radius: float
     ) -> float:
         """The least bound that c = (1 − α/t) c(f) + (α/t) c(x(t)) proves, over all longer lengths t on the same ray.
 
         A certificate for x(t) that is cut to α lies on the chord from τ_s + e. Its slope (U(x(t)) − τ_s − e)/t first
         falls and then rises, since U is convex: golden sections find its minimum, and any t gives a valid bound.
         """
-        action, f, start = point.action, known.actions.phi_0, self._start(declared, j)
+        action, f = point.action, actions.phi_0
         if point.parts.mixed or not isinstance(action, StarAction) or not isfinite(start):
             return inf
-        away = known.actions.endpoints[action.ray] - f
+        away = actions.endpoints[action.ray] - f
 
         def slope(t: float) -> float:
             x = f + t * away
-            return (bound_at(model, plain(model, x, Parts(ONE, 1.0, x[None]), j), j, radius)[0] - start) / t
+            return (bound_at(model, fit, plain(model, fit, x, Parts(ONE, 1.0, x[None])), radius)[0] - start) / t
 
         low, high = action.length, 1.0
         for _ in range(60):
@@ -950,12 +943,3 @@ def _not_in(known: KnownState, action: Action, feature: Array, limit: float) -> 
     if feature.shape != expected.shape or not np.abs(feature - expected).max() <= rounding:
         return f"the feature is not that of {action!r}"
     return ""
-
-
-def _lengths(start: float, upper: Array, tau: float, is_star: bool) -> Array:
-    """How far along each ray a bound that is `start` at a_0(s) and `upper` (N,) at the end stays under τ: (N,)."""
-    slack, rise = tau - start, upper - start
-    if not (slack > 0.0 and np.isfinite(rise).all()):
-        return np.zeros_like(rise)
-    lengths: Array = slack / np.maximum(rise, slack)
-    return lengths if is_star else np.floor(lengths)

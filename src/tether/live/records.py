@@ -26,7 +26,7 @@ from pydantic import (
 from tether import __version__
 from tether.errors import AlteredLog, InputError, TetherError
 from tether.kernels.compiled import KERNEL
-from tether.live.log.store import Draft, Entry, canonical, text_of
+from tether.live.log.chain import Draft, Entry, canonical, text_of
 from tether.live.policy import Mode
 from tether.problem.problem import Problem
 from tether.records import Action, CostBound, Origin, Radius, State

@@ -26,7 +26,7 @@ from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
 from tether.kernels.model import ALL, STATE
 from tether.live.gate import Gate, Terms, WeighedFacts
-from tether.live.log.store import Entry, Head, Store, genesis_of
+from tether.live.log.chain import Entry, Head, Store, genesis_of
 from tether.live.policy import LONGEST, Criteria, Guards, Mode
 from tether.live.records import (
     EDITION,

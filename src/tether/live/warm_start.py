@@ -11,7 +11,7 @@ import numpy as np
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
 from tether.live.judge import FAR, LARGEST, checked_next, cost_limit
-from tether.live.log.store import Appended, Draft, Store, canonical
+from tether.live.log.chain import Appended, Draft, Store, canonical
 from tether.live.records import Measured, StateCodec, WarmStarted, as_logged, detached, retyped
 from tether.problem.problem import KnownState, Problem
 from tether.records import State

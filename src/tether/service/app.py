@@ -14,13 +14,13 @@ from starlette.responses import Response
 from tether import __version__
 from tether.errors import InputError
 from tether.live.advisor import Advisor
-from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Store
+from tether.live.log import open_store
+from tether.live.log.chain import Store
 from tether.live.policy import Guards, rank
 from tether.problem.problem import Problem, load_problem
 from tether.service import models
 from tether.service.auth import read_tokens
-from tether.service.config import ServiceConfig, is_postgres
+from tether.service.config import ServiceConfig
 from tether.service.http import Application, Endpoint, Json, answer_of, openapi
 from tether.service.hub import Hub
 from tether.service.views import LogPoll, Metrics, Pages, View
@@ -243,12 +243,7 @@ def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
 
 def store_of(config: ServiceConfig, *, read_only: bool) -> Store:
     """The log. No request waits longer for a PostgreSQL that hangs than it would wait for the log."""
-    address = config.store_address()
-    if is_postgres(address):
-        from tether.live.log.postgres import PostgresStore
-
-        return PostgresStore(address, patience=config.limits.seconds, read_only=read_only)
-    return SqliteStore(address, read_only=read_only)
+    return open_store(config.store_address(), read_only=read_only, patience=config.limits.seconds)
 
 
 def warm_up(advisor: Advisor) -> None:

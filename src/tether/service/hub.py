@@ -9,8 +9,8 @@ from typing import Any
 from tether.errors import AlteredLog, StoreError, TetherError
 from tether.live.advisor import Advisor, Batch
 from tether.live.judge import Outcome, Question
+from tether.live.log.chain import Appended
 from tether.live.log.group_commit import GroupCommit
-from tether.live.log.store import Appended
 from tether.live.records import Event, LiveDecision, Recorded
 from tether.records import StarAction
 from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from tether import __version__
 from tether.errors import AlteredLog, StoreError
 from tether.live.advisor import Advisor
-from tether.live.log.store import Entry, Store
+from tether.live.log.chain import Entry, Store
 from tether.live.policy import MODES
 from tether.live.records import LiveDecision, Status, UnknownDecision, decision_key, outcome_key, withheld_key
 from tether.records import Array

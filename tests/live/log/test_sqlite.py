@@ -14,10 +14,9 @@ import pytest
 from live.places import draft, numbers
 from tether import InputError, StoreError
 from tether.live.log import open_store
-from tether.live.log.chain import verify_store
+from tether.live.log.chain import Draft, verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import Draft
 
 
 def test_the_files_are_for_their_owner_only(tmp_path):
@@ -45,7 +44,7 @@ def test_every_append_waits_for_the_disk(tmp_path):
     if shutil.which("strace") is None:
         pytest.skip("no strace to watch syncs with")
     script = (
-        "import os, sys; from tether.live.log.sqlite import SqliteStore; from tether.live.log.store import Draft\n"
+        "import os, sys; from tether.live.log.sqlite import SqliteStore; from tether.live.log.chain import Draft\n"
         "store = SqliteStore(sys.argv[1]); os.write(2, b'told')\n"
         "for _ in range(10): store.append([Draft('note', {})]); os.write(2, b'told')\n"
     )

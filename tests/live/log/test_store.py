@@ -11,9 +11,8 @@ import pytest
 
 from live.places import IDENTITY, draft, numbers
 from tether import InputError, StoreError
-from tether.live.log.chain import Chain, verify, verify_store
+from tether.live.log.chain import KEEP_SNAPSHOTS, Chain, Draft, Entry, Head, canonical, genesis_of, verify, verify_store
 from tether.live.log.sqlite import SqliteStore
-from tether.live.log.store import KEEP_SNAPSHOTS, Draft, Entry, Head, canonical, genesis_of
 
 
 @pytest.fixture
@@ -488,7 +487,7 @@ def test_what_not_every_database_could_hold_is_refused_at_the_door(arguments, wh
 
 
 def test_a_body_over_the_limit_is_refused(monkeypatch):
-    monkeypatch.setattr("tether.live.log.store.LARGEST_BODY", 20)
+    monkeypatch.setattr("tether.live.log.chain.LARGEST_BODY", 20)
     assert Draft("note", {"x": "a" * 12}).text == canonical({"x": "a" * 12})
     with pytest.raises(InputError, match="has 21 bytes, the limit is 20"):
         Draft("note", {"x": "a" * 13})

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tether.live.log.chain import Store
 from tether.live.log.memory import MemoryStore
-from tether.live.log.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
 

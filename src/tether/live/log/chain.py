@@ -1,10 +1,304 @@
-"""The chain of hashes, followed to prove that nothing in a log was altered."""
+"""What a log is: drafts that become entries, each holding the hash of the one before it, and the store that keeps them.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+The format is open. An entry's hash is SHA-256, in hex, of the canonical JSON array
+`[previous, seq, time, kind, unique, body]`, where `body` is the JSON text of the body, as a string, just as stored.
+Canonical JSON: keys sorted, no spaces, ASCII, no NaN or infinity, floats in the shortest form that reads back exactly.
+A body's text is as strict, but its keys may come in any order and its letters need not be ASCII.
+The first entry's `previous` is the genesis hash: SHA-256 of `["tether-log-1", identity]`.
 
-from tether.errors import AlteredLog, InputError
-from tether.live.log.store import Entry, Head, Store, genesis_of
+The chain proves that nothing *inside* the log was changed, dropped, added or moved. Whoever can write the whole file
+can write a whole new chain, and a cut tail leaves a valid shorter one: note the head (seq, hash) elsewhere, and
+`verify_store` compares.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from json.encoder import encode_basestring_ascii as _quoted
+from math import isfinite
+from types import NoneType
+from typing import Any, NamedTuple, Protocol, Self
+
+from pydantic_core import to_json
+
+from tether.errors import AlteredLog, InputError, StoreError
+
+FORMAT = "tether-log-1"
+"""Name and version of the log's format; it is part of the genesis hash."""
+
+LARGEST_BODY = 2**26
+"""Bytes of canonical JSON that one body may have. Databases take more, but a reader must hold a page of them."""
+
+LONGEST_UNIQUE = 512
+"""Characters of a uniqueness key: what an index of either database holds in one row, whatever the script."""
+
+KEEP_SNAPSHOTS = 3
+"""Snapshots that a store keeps: the newest, and two to fall back on."""
+
+_SCALARS = frozenset({str, float, bool, NoneType})
+_NAMES = frozenset({str})
+_KIND = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def canonical(value: Any) -> str:
+    """The canonical JSON text of a value. NaN, infinity and what JSON does not know are an InputError."""
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"this cannot go into the log: {error}. A log holds JSON: finite numbers, strings, booleans, null, "
+            "lists, and dicts with string keys."
+        ) from error
+
+
+def text_of(body: Any) -> str:
+    """The JSON text of a body. Pydantic's serialiser takes a tenth of the time of Python's, but lets too much pass: it
+    gets what is plain JSON, and `canonical` gets, or refuses, the rest."""
+    with suppress(ValueError, RecursionError):  # half a surrogate pair, a list within itself
+        if _is_plain(body):
+            text = to_json(body).decode()
+            if "NaN" not in text and "Infinity" not in text:  # as numbers, or as words in a string
+                return text
+    return canonical(body)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether this is JSON as it stands: no subclasses, tuples or keys that would come back as something else."""
+    kind = type(value)
+    if kind is list:
+        return _are_plain(value)
+    if kind is dict:
+        return set(map(type, value)) <= _NAMES and _are_plain(value.values())
+    if kind is int:
+        return bool(-(2**63) <= value < 2**63)  # pydantic writes integers that Python would refuse to read
+    return kind in _SCALARS
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    """`_is_plain` of each: most are scalars, and those are looked at together."""
+    kinds = set(map(type, values))
+    if kinds <= _SCALARS:
+        return True
+    return all(_is_plain(value) for value in values if type(value) not in _SCALARS)
+
+
+def genesis_of(identity: str) -> str:
+    """The hash that the first entry of the log with this identity builds on, in hex."""
+    return hashlib.sha256(canonical([FORMAT, identity]).encode("ascii")).hexdigest()
+
+
+def _digest(previous: str, seq: int, time: float, kind: str, unique: Sequence[str], text: str) -> str:
+    """The hash of an entry: of the canonical JSON array of all this, put together here in a third of the time."""
+    keys, when = (
+        ",".join(map(_quoted, unique)),
+        repr(time) if type(time) is float and isfinite(time) else canonical(time),
+    )
+    line = f"[{_quoted(previous)},{seq:d},{when},{_quoted(kind)},[{keys}],{_quoted(text)}]"
+    return hashlib.sha256(line.encode("ascii")).hexdigest()
+
+
+class Draft:
+    """Something to be logged: its kind, its body, and the keys that may occur only once in the whole log.
+
+    The body is a dict or the JSON text of one. It is checked and turned into text here, in the caller's thread, so that
+    a bad draft reaches nobody else.
+    """
+
+    __slots__ = ("kind", "text", "unique")
+
+    def __init__(self, kind: str, body: dict[str, Any] | str, unique: Sequence[str] = ()) -> None:
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            raise InputError(f"kind {kind!r} must be 1 to 64 lower-case letters, digits and dashes.")
+        if not isinstance(body, dict | str):
+            raise InputError(f"a body must be a dict, not {type(body).__name__}.")
+        self.kind, self.unique = kind, _checked_unique(unique)
+        self.text = body if isinstance(body, str) else text_of(body)
+        if len(self.text) > LARGEST_BODY:
+            raise InputError(
+                f"the body of a {kind!r} entry has {len(self.text)} bytes, the limit is {LARGEST_BODY}: split it."
+            )
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body as it will be read from the log."""
+        body: dict[str, Any] = json.loads(self.text)
+        return body
+
+    def __repr__(self) -> str:
+        return f"Draft({self.kind!r}, unique={self.unique!r})"
+
+
+def _checked_unique(unique: Sequence[str]) -> tuple[str, ...]:
+    """The keys as a tuple, after those were refused that not every database could hold."""
+    if isinstance(unique, str):
+        raise InputError(f"unique must be a tuple of strings, not the string {unique!r}.")
+    keys = tuple(dict.fromkeys(unique))
+    for key in keys:
+        if not storable(key):
+            raise InputError(
+                f"uniqueness key {key!r:.80} must be a string of 1 to {LONGEST_UNIQUE} characters of valid Unicode "
+                "without NUL."
+            )
+    return keys
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the log: `seq` counts from 1 without gaps, and the order of the log is the order of `seq`.
+
+    `time` is the writer's clock in seconds since 1970, for people only: clocks jump. `text` is the canonical JSON of
+    the body, byte for byte as stored; `previous` and `hash` are hex.
+    """
+
+    seq: int
+    time: float
+    kind: str
+    text: str = field(repr=False)
+    unique: tuple[str, ...]
+    previous: str
+    hash: str
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The body, read from its text once. It is shared by all who hold this entry: read it, do not change it."""
+        try:
+            body = json.loads(self.text)
+        except (ValueError, RecursionError) as error:
+            raise AlteredLog(f"entry {self.seq} was altered: its body is not JSON ({error}).", self.seq) from error
+        if not isinstance(body, dict):
+            raise AlteredLog(f"entry {self.seq} was altered: its body is not a JSON object.", self.seq)
+        return body
+
+    def expected_hash(self) -> str:
+        """The hash that this content must carry, computed anew, in hex."""
+        return _digest(self.previous, self.seq, self.time, self.kind, self.unique, self.text)
+
+    def genuine(self) -> Self:
+        """The entry itself, if its content gives its hash; else AlteredLog: nothing is learned from it."""
+        try:
+            whole = self.expected_hash() == self.hash
+        except InputError:  # an infinite time, say
+            whole = False
+        if not whole:
+            raise AlteredLog(f"entry {self.seq} was altered: its content does not give its hash.", self.seq)
+        return self
+
+    @classmethod
+    def seal(cls, draft: Draft, seq: int, time: float, previous: str) -> Self:
+        """The entry that a draft becomes at place `seq`, on top of the entry with hash `previous`."""
+        time = float(time)
+        if not isfinite(time):
+            raise StoreError(f"the clock says {time}: nothing can be logged until it gives a finite time.")
+        hash_ = _digest(previous, seq, time, draft.kind, draft.unique, draft.text)
+        return cls(seq, time, draft.kind, draft.text, draft.unique, previous, hash_)
+
+
+class Appended(NamedTuple):
+    """What became of a draft: its entry, and whether it is fresh. False: one of its keys was in the log already,
+    nothing was written, and `entry` is the one that holds the key (whose content may differ: compare)."""
+
+    entry: Entry
+    fresh: bool
+
+
+class Head(NamedTuple):
+    """Where a log ends: the last entry's seq and hash; (0, genesis hash) when it is empty."""
+
+    seq: int
+    hash: str
+
+
+class Snapshot(NamedTuple):
+    """Saved state of whoever folds over the log, after the entries 1 to `seq`."""
+
+    seq: int
+    data: bytes
+
+
+def extend(
+    head: Head, drafts: Sequence[Draft], time: float, found: Mapping[str, Entry]
+) -> tuple[list[Entry], list[Appended]]:
+    """The entries to write after `head`, and what becomes of each draft. `found`: key -> entry already in the log."""
+    known, fresh, results = dict(found), list[Entry](), list[Appended]()
+    for draft in drafts:
+        earlier = next((known[key] for key in draft.unique if key in known), None)
+        if earlier is not None:
+            results.append(Appended(earlier, False))
+            continue
+        entry = Entry.seal(draft, head.seq + 1, time, head.hash)
+        head = Head(entry.seq, entry.hash)
+        known.update(dict.fromkeys(entry.unique, entry))
+        fresh.append(entry)
+        results.append(Appended(entry, True))
+    return fresh, results
+
+
+class Store(Protocol):
+    """An append-only log. Safe to use from many threads; SQLite and PostgreSQL also from many processes.
+
+    Every method raises StoreError when the log cannot be read or written now, and can be called again later.
+    """
+
+    read_only: bool
+    """Whether it was opened for looking only: then nothing can be appended."""
+
+    def append(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Add all drafts, in this order, as one atomic batch that is durable when this returns.
+
+        A draft of which a key is in the log already (or earlier in this batch) is not written again. A draft whose
+        keys point at two different entries gets that of the first such key. After a StoreError the batch is either not
+        in the log or, if only the acknowledgment was lost, wholly in it: try again with the same keys to find out.
+        """
+
+    def head(self) -> Head:
+        """Where the log ends now."""
+
+    def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """Up to `limit` entries with seq > `after`, in order. The hashes are not checked: see `Chain`."""
+
+    def find(self, unique: str) -> Entry | None:
+        """The entry that holds this key, if there is one."""
+
+    def places(self, unique: Sequence[str]) -> dict[str, int]:
+        """Key -> seq, for those of the keys that are in the index of keys. `verify_store` compares it with the log."""
+
+    def save_snapshot(self, seq: int, data: bytes) -> None:
+        """Keep the state after entry `seq` (which must exist). The newest `KEEP_SNAPSHOTS` are kept."""
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot that is whole and belongs to this very chain; damaged ones are passed over, because the
+        log alone decides and a snapshot only saves time."""
+
+    def identity(self) -> str:
+        """A random name that the log got when it was created, in hex; the genesis hash holds it."""
+
+    def close(self) -> None:
+        """Let go of files and connections. A second call does nothing."""
+
+
+def storable(key: str) -> bool:
+    """Whether a key could be in a log at all: the right length, valid Unicode, no NUL."""
+    return isinstance(key, str) and 1 <= len(key) <= LONGEST_UNIQUE and not _UNSTORABLE.search(key)
+
+
+def snapshot_digest(entry_hash: str, data: bytes) -> str:
+    """SHA-256 of the hash of the entry that a snapshot follows, and its bytes: it fits this prefix of this log only."""
+    return hashlib.sha256(entry_hash.encode() + b"\n" + data).hexdigest()
+
+
+def check_page(after: int, limit: int) -> None:
+    """Refuse a page that cannot be read."""
+    if after < 0 or limit < 1:
+        raise InputError(f"a page needs after >= 0 and limit >= 1, not after={after}, limit={limit}.")
+
+
+# Verification: the chain is followed to prove that nothing in it was altered.
 
 
 class Chain:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, Self
 
 from tether.errors import InputError, StoreBusy, StoreError
-from tether.live.log.store import Appended, Draft, Store
+from tether.live.log.chain import Appended, Draft, Store
 
 LARGEST_BATCH_BYTES = 2**24
 """Bytes of bodies that one batch gathers: a statement of a database has its limits, and others wait meanwhile."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tether.errors import InputError, StoreError
-from tether.live.log.store import (
+from tether.live.log.chain import (
     KEEP_SNAPSHOTS,
     Appended,
     Draft,

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
+from tether.live.log.chain import FORMAT, Entry, canonical
 from tether.live.log.sql import SqlStore, row_of
-from tether.live.log.store import FORMAT, Entry, canonical
 
 try:
     import psycopg

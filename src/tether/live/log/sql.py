@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, ClassVar, TypeVar
 
 from tether.errors import AlteredLog, InputError, StoreError
-from tether.live.log.store import (
+from tether.live.log.chain import (
     FORMAT,
     KEEP_SNAPSHOTS,
     Appended,

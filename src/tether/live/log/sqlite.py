@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tether.errors import InputError, StoreError
+from tether.live.log.chain import FORMAT, canonical
 from tether.live.log.sql import SqlStore
-from tether.live.log.store import FORMAT, canonical
 
 APPLICATION_ID = 0x54746872
 """What the file's header says it is: "Tthr"."""
