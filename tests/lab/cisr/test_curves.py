@@ -190,7 +190,7 @@ def test_a_summary_by_hand():
 
 
 def test_the_tables_of_the_page_are_those_of_the_file():
-    page = Path(__file__).parents[2] / "docs" / "cisr.md"
+    page = Path(__file__).parents[3] / "docs" / "cisr.md"
     summaries = summarise(EVERY)
     assert final_table(summaries) in page.read_text()
     assert unit_table(summaries) in page.read_text()
