@@ -933,19 +933,19 @@ LIVE_USE = (
         "live: a missing cost counts as 0",
         "replica:Learner.learn",
         swap("None if row.cost is None else np.array(row.cost)", "np.array([0.0] if row.cost is None else row.cost)"),
-        f"{LIVE}/test_learner.py::test_a_missing_cost_never_changes_the_cost_sums",
+        f"{LIVE}/test_replica.py::test_a_missing_cost_never_changes_the_cost_sums",
     ),
     Fault(
         "live: shadow mode acts",
         "judge:_first_objection",
         never("ledger.mode == 'shadow'"),
-        f"{LIVE}/test_modes.py::test_in_shadow_the_safe_action_acts_and_the_proposal_is_logged",
+        f"{LIVE}/test_policy.py::test_in_shadow_the_safe_action_acts_and_the_proposal_is_logged",
     ),
     Fault(
         "live: the kill switch is not looked at",
         "judge:halt",
         never("stopped is not None"),
-        f"{LIVE}/test_modes.py::test_the_kill_switch_gives_the_safe_action_everywhere_until_it_is_released",
+        f"{LIVE}/test_policy.py::test_the_kill_switch_gives_the_safe_action_everywhere_until_it_is_released",
     ),
     Fault(
         "live: a decision that is not logged leaves all the same",
@@ -993,7 +993,7 @@ LIVE_USE = (
         "live: outcomes of the mode before count for a promotion",
         "replica:Ledger._seen",
         swap("outcome.rests_on >= self.began", "True"),
-        f"{LIVE}/test_modes.py::test_late_outcomes_of_the_mode_before_do_not_count_for_the_next",
+        f"{LIVE}/test_policy.py::test_late_outcomes_of_the_mode_before_do_not_count_for_the_next",
     ),
     Fault(
         "live: a state is decided on as it came, not as it was logged",
