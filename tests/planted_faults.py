@@ -14,16 +14,16 @@ from planting import Fault, becomes, drop, main, never, swap
 
 LITERAL = "tests/reference/test_literal.py"
 REDUCTIONS = "tests/reference/test_reductions.py"
-BY_HAND = "tests/unit/test_mixtures.py"
-MIXTURE_LAWS = "tests/laws/test_mixtures.py"
-REUSE = "tests/laws/test_mixture_reuse.py"
+BY_HAND = "tests/kernels/test_mixture_solver.py"
+MIXTURE_LAWS = "tests/kernels/test_mixture_laws.py"
+REUSE = "tests/kernels/test_mixture_plan.py"
 ALGORITHM_2 = "tests/reference/test_literal_randomised.py"
-COIN = "tests/contract/test_randomised_agents.py"
-LAKE = "tests/planning/test_frozen_lake.py"
+COIN = "tests/agents/test_rslucb.py"
+LAKE = "tests/lab/worlds/test_lake.py"
 LEAN = "tests/reference/test_lean.py"
-LEAN_STATES = "tests/contract/test_lean_states.py"
+LEAN_STATES = "tests/agents/test_lean_states.py"
 LIVE = "tests/live"
-AGENT = "tests/unit/test_agent.py"
+AGENT = "tests/agents/test_agent.py"
 BOUND = "tests/kernels/test_bound.py"
 RIDGE = "tests/kernels/test_ridge.py"
 CHOICE = "tests/kernels/test_choice.py"
@@ -122,7 +122,7 @@ SAFE_SETS = (
         "the warm-up ends too soon",
         "radius:warmup_passed",
         swap("6.0 * noise", "2.0 * noise"),
-        "tests/unit/test_warmup.py::test_the_safe_action_is_played_until_the_rule_passes",
+        "tests/agents/test_slucb.py::test_the_safe_action_is_played_until_the_rule_passes",
     ),
     Fault(
         "the warm-up's gap is not conservative",
@@ -429,7 +429,7 @@ KNOWN_FACTS = (
             "filled(value, f'{name}.{field}', arrays)",
             "value if field == 'facts' else filled(value, f'{name}.{field}', arrays)",
         ),
-        "tests/contract/test_restore.py::test_restoring_equals_continuing[explorer-adaptive-mid-episode]",
+        "tests/agents/test_restore.py::test_restoring_equals_continuing[explorer-adaptive-mid-episode]",
     ),
     Fault(
         "facts: the safe cost of the first step is remembered at every step",
@@ -555,7 +555,7 @@ AGENTS = (
         "plans are not rare",
         "agent:LeastSquaresAgent.plans_are_due",
         swap("log(2.0)", "0.0"),
-        "tests/laws/test_choices.py::test_plans_on_doubling_are_logarithmically_few",
+        "tests/features/test_actions.py::test_plans_on_doubling_are_logarithmically_few",
     ),
 )
 

@@ -9,9 +9,8 @@ import pytest
 import typer
 
 import tether
+from architecture.entered import resolve
 from tether.cli import app
-
-from .entered import resolve
 
 PACKAGE = Path(tether.__file__).parent
 ROOT = PACKAGE.parent.parent

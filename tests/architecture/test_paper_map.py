@@ -13,8 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import tether
-
-from .entered import code_of, resolve
+from architecture.entered import code_of, resolve
 
 PACKAGE = Path(tether.__file__).parent
 ROOT = PACKAGE.parent.parent

@@ -2,22 +2,6 @@
 
 import numpy as np
 
-from tether import Problem
-
-
-def simplex_problem(d=4, *, horizon=1, noise=0.1, constraints=1, confidence=0.01, **told):
-    """Rays from the middle of the simplex to its corners; the cost of a_0 is declared as 0.4."""
-    middle = np.full((1, d), 1.0 / d)
-    settings = {
-        "baseline_cost": np.full((horizon, 1, constraints), 0.4),
-        "horizon": horizon,
-        "threshold": [0.6] * constraints,
-        "noise": noise,
-        "confidence": confidence,
-        **told,
-    }
-    return Problem.from_rays(phi_0=middle, endpoints=np.eye(d)[None], **settings)
-
 
 def outcomes(seed, count, cost, *, d=4, noise=0.1):
     """(x, z) with x uniform on the simplex, z = cost(γ, x, t) + Gaussian noise, γ uniform on the cube."""

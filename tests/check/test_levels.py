@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from check.measure import TWINS
+from check.measure import run as play
 from tether import Problem
 from tether.check.monitor import Monitor
-
-from .measure import TWINS
-from .measure import run as play
 
 FALSE_ALARM = 1e-6
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from check.cases import linear, outcomes
 from tether import Transition
 from tether.check.logs import Log, as_log, read_log
 from tether.errors import InputError
-
-from .cases import linear, outcomes, simplex_problem
+from worlds import simplex_problem
 
 
 def arrays(count=40, constraints=1):

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from check.cases import feed, linear, outcomes
 from tether.check.monitor import SHARES, Alarm, Monitor
 from tether.errors import InputError, StateFileError
-
-from .cases import feed, linear, outcomes, simplex_problem
+from worlds import simplex_problem
 
 
 def test_costs_that_are_linear_raise_no_alarm():

@@ -6,13 +6,12 @@ import re
 import numpy as np
 import pytest
 
-from contract.worlds import many_actions, small_world, two_constraints
+from check.cases import linear, outcomes
 from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
 from tether.check.problem_check import SHARE, SafePlay, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
-
-from .cases import linear, outcomes, simplex_problem
+from worlds import many_actions, simplex_problem, small_world, two_constraints
 
 A2, A5 = "A2: the safe action costs less than τ", "A5: star-convex action sets"
 RADIUS, OUTLOOK = "radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new"

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from contract.worlds import many_actions, small_world, two_constraints
 from tether import RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.testing import play
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import InputError
 from tether.lab.worlds.linear_mdp import Streams
 from tether.records import Transition
+from worlds import many_actions, small_world, two_constraints
 
 ALARM = Alarm("noise", "the costs scatter", 9.0, 5.0, 40, 0)
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from . import regenerate
+from golden import regenerate
 
 EXACT = ("start", "state", "ray", "reason")
 CLOSE = ("length", "bound", "score", "regret")

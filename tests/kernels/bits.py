@@ -7,7 +7,7 @@ import hashlib
 import json
 import sys
 
-from contract.agents import CASES, LEAN, RANDOMISED, choices, learned
+from agents.cases import CASES, LEAN, RANDOMISED, choices, learned
 from tether.agents.testing import essence, play
 from tether.kernels import compiled
 from tether.lab.simulate import simulate

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from kernels.calls import fit, judged, make_rules
 from kernels.generators import constrained, feed, law, ridges, seeds, unit_ball
-from reference.worlds import small_world
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError
 from tether.kernels.bound import choose_weight
-from tether.kernels.compiled import fields_of
 from tether.kernels.model import ALARM, BEST, MEASURED, VISITED, new_scratch
 from tether.kernels.ridge import MISFIT, new_costs, observe_cost, remember, remember_roughly
 from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.records import Transition
+from worlds import uneven_world
 
 LARGE = 10.0
 """B: larger than any γ* here."""
@@ -312,7 +311,7 @@ def test_a_fact_in_the_span_changes_nothing(case, seed):
     """It is compared with what is known and left alone; only rounding may be noted."""
     rng = np.random.default_rng(seed)
     costs = case.costs()
-    before = {name: np.array(value) for name, value in fields_of(costs.facts).items() if name != "misfit"}
+    before = {name: np.array(value) for name, value in costs.facts.fields.items() if name != "misfit"}
     owed = costs.owed.count[0]
     for _ in range(3):
         mix = rng.standard_normal(len(case.facts))
@@ -803,7 +802,7 @@ def test_contradictory_facts_that_are_met_one_by_one_raise_the_alarm_of_their_st
 
 def test_conditioning_on_all_facts_never_certifies_less_than_conditioning_on_one():
     """More facts, smaller width; the radius is the same tuned number, so every bound is lower on average."""
-    world, streams = small_world(5, states=2, dimension=4, noise=0.1), Streams.from_seed(1)
+    world, streams = uneven_world(5, states=2, dimension=4, noise=0.1), Streams.from_seed(1)
     tuned = {"explorer": "paper", "cost_radius": 1.0, "cost_ridge": 0.5}
     names = ("state", "visited", "all")
     agents = [SlucbQvi(world.problem, SlucbConfig(condition_on=name, **tuned)) for name in names]
@@ -829,7 +828,7 @@ def test_conditioning_on_all_facts_never_certifies_less_than_conditioning_on_one
 
 def test_a_visited_state_is_remembered_with_the_outcome_and_named_in_the_evidence():
     """Also where its cost was not measured; at its own step; and once."""
-    world = small_world(5, states=3, dimension=4)
+    world = uneven_world(5, states=3, dimension=4)
     agents = {name: SlucbQvi(world.problem, SlucbConfig(condition_on=name)) for name in ("state", "visited", "all")}
     for agent in agents.values():
         for _ in range(2):
@@ -844,7 +843,7 @@ def test_a_visited_state_is_remembered_with_the_outcome_and_named_in_the_evidenc
 
 
 def test_an_unknown_safe_cost_is_no_fact():
-    world = small_world(5, states=3, known_costs=False)
+    world = uneven_world(5, states=3, known_costs=False)
     agent = SlucbQvi(world.problem)
     agent.observe(Transition(1, 2, world.problem.look_up(2).actions.phi_0, 0.5, 0.2, 0))
     agent.plan()

@@ -19,7 +19,7 @@ from tether.kernels.ridge import PENDING, new_costs, new_values, observe_cost, o
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import KnownState
 from tether.records import Transition
-from unit.cases import two_arm_problem
+from worlds import two_arm_problem
 
 F, X = np.array([1.0, 0.0]), np.array([0.6, 0.8])
 PHI = np.array([0.6, 0.8])

@@ -25,7 +25,7 @@ from tether.kernels.radius import (
     warmup_passed,
 )
 from tether.kernels.ridge import GRID, new_costs, refresh_spectrum, remember
-from unit.cases import two_arm_problem
+from worlds import two_arm_problem
 
 LOG_DET, NOISE = st.floats(0.0, 200.0), st.floats(1e-3, 10.0)
 EVENTS, NORM = st.floats(2.0, 1e6), st.floats(0.01, 10.0)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from kernels.calls import judged
-from reference.worlds import small_world
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.bound import fit_costs
 from tether.kernels.compiled import replaced
@@ -23,6 +22,7 @@ from tether.kernels.ridge import new_facts, observe_cost, refresh_spectrum, reme
 from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.problem import Problem
 from tether.records import Transition
+from worlds import uneven_world
 
 SIGMA = 1e-10
 MEMORY = ("state", "visited")
@@ -272,7 +272,7 @@ def test_noise_free_costs_over_random_worlds_keep_every_promise(condition_on, si
     """12 worlds, 40 episodes each."""
     left = 0.0
     for seed in range(12):
-        world = small_world(seed, states=3, rays=5, dimension=4 + seed % 3, noise=sigma)
+        world = uneven_world(seed, states=3, rays=5, dimension=4 + seed % 3, noise=sigma)
         agent, history, worst = noise_free_run(world, SlucbConfig(condition_on=condition_on), 40, seed)
         assert worst <= 0, f"over by {float(worst):.3g}"
         left += np.mean([np.abs(world.phi_0 - phi).sum(axis=1).min() > 1e-3 for _, phi in history]) / 12
@@ -295,7 +295,7 @@ def test_the_allowances_of_rounding_are_small(condition_on):
 
     At σ = 1e-8; at 1e-10 a direction that was never played leaves cond(A) beyond what floating point resolves.
     """
-    world = small_world(3, states=3, rays=5, dimension=5, noise=1e-8)
+    world = uneven_world(3, states=3, rays=5, dimension=5, noise=1e-8)
     agent, _, _ = noise_free_run(world, SlucbConfig(condition_on=condition_on), 60, 3)
     for step in range(3):
         _, radius = plain_fit(agent, step)

@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from .places import MemoryPlace, PostgresPlace, SqlitePlace
-from .postgres import NoServer, Server
+from live.places import MemoryPlace, PostgresPlace, SqlitePlace
+from live.postgres import NoServer, Server
 
 
 @pytest.fixture(scope="session")

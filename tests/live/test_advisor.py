@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+from live.plant import Plant, another_action, live_advisor
 from tether import Advisor
 from tether.errors import InputError, StoreError, TetherError
 from tether.live.audit import replay
@@ -26,13 +27,12 @@ from tether.live.records import (
 from tether.problem.action_sets import FiniteActions, feature_of
 from tether.problem.problem import Problem
 from tether.records import StarAction
-
-from .live_worlds import Plant, another_action, finite_problem, live_advisor, small_world
+from worlds import finite_problem, world_and_streams
 
 
 @pytest.fixture(scope="module")
 def world():
-    return small_world(3, horizon=1)[0]
+    return world_and_streams(3, horizon=1)[0]
 
 
 def test_three_lines_are_enough_for_the_safe_bandit(world, tmp_path):
@@ -330,7 +330,7 @@ def test_an_unknown_decision_has_no_outcome(world, id):
 
 
 def test_a_next_state_that_the_problem_does_not_know_is_refused_at_once():
-    episodic, _ = small_world(3, horizon=2)
+    episodic, _ = world_and_streams(3, horizon=2)
     advisor = live_advisor(episodic.problem)
     decision = advisor.decide(0, 0, "a")
     with pytest.raises(InputError, match="next_state"):
@@ -389,7 +389,7 @@ def test_the_same_key_gets_the_same_decision_and_another_request_is_refused(worl
 
 def test_many_episodes_run_at_once():
     """Five episodes of two steps, interleaved: each outcome finds its own decision, step and state."""
-    world, _ = small_world(3, horizon=2)
+    world, _ = world_and_streams(3, horizon=2)
     advisor = live_advisor(world.problem)
     plant = Plant(world.true_gamma)
     states = [plant.state() for _ in range(5)]

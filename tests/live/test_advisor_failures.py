@@ -2,13 +2,13 @@
 
 import pytest
 
+from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import AlteredLog, StoreError
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.records import UnknownDecision
-
-from .live_worlds import Plant, live_advisor, small_world
+from worlds import world_and_streams
 
 
 class FailingStore:
@@ -41,7 +41,7 @@ class FailingStore:
 
 @pytest.fixture(scope="module")
 def world():
-    return small_world(3, horizon=1)[0]
+    return world_and_streams(3, horizon=1)[0]
 
 
 @pytest.fixture

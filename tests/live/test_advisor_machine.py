@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from live.plant import Plant, another_action
+from live.test_advisor_failures import FailingStore
 from tether import Advisor
 from tether.errors import StoreError, TetherError
 from tether.live.audit import replay
@@ -16,11 +18,9 @@ from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
 from tether.live.records import AlreadyRecorded, event_of
 from tether.problem.action_sets import feature_of
+from worlds import finite_problem, world_and_streams
 
-from .live_worlds import Plant, another_action, finite_problem, small_world
-from .test_advisor_failures import FailingStore
-
-STAR, _ = small_world(3, horizon=2)
+STAR, _ = world_and_streams(3, horizon=2)
 FINITE, FINITE_GAMMA = finite_problem(2, horizon=2, constraints=2)
 
 garbage = st.one_of(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.agents.slucb import SlucbConfig
 from tether.errors import AlteredLog, InputError
@@ -11,13 +12,12 @@ from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
 from tether.live.replica import Learner, Replica, load
 from tether.problem.problem import Problem
-
-from .live_worlds import Plant, live_advisor, small_world
+from worlds import world_and_streams
 
 
 @pytest.fixture(scope="module")
 def world():
-    return small_world(3, horizon=2)[0]
+    return world_and_streams(3, horizon=2)[0]
 
 
 def same_decision(one, other):
@@ -170,7 +170,7 @@ def test_the_log_brings_its_configuration_and_refuses_another(world):
         Advisor(world.problem, store, config=SlucbConfig())
     with pytest.raises(InputError, match="another watch"):
         Advisor(world.problem, store, watch=False)
-    other, _ = small_world(3, horizon=2, noise=0.06)
+    other, _ = world_and_streams(3, horizon=2, noise=0.06)
     with pytest.raises(InputError, match="another problem"):
         Advisor(other.problem, store)
     assert store.head().seq == entries
@@ -197,7 +197,7 @@ def test_a_log_that_somebody_else_wrote_is_refused(world):
 
 def test_a_problem_that_changed_behind_the_log_is_noticed():
     """The fingerprint cannot see inside functions; an outcome that no longer fits stops the replay with a reason."""
-    world, _ = small_world(3, horizon=2)
+    world, _ = world_and_streams(3, horizon=2)
     store = MemoryStore()
     Plant(world.true_gamma).play(live_advisor(world.problem, store), 6, horizon=2)
     told = {

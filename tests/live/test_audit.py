@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.cli import app
 from tether.errors import InputError
@@ -14,15 +15,14 @@ from tether.live import audit
 from tether.live.audit import export
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
-
-from .live_worlds import Plant, live_advisor, small_world
+from worlds import world_and_streams
 
 PROBLEM = "tests.live.audited:problem"
 
 
 @pytest.fixture(scope="module")
 def world():
-    return small_world(3, horizon=2)[0]
+    return world_and_streams(3, horizon=2)[0]
 
 
 def eventful(world, store):
@@ -121,7 +121,7 @@ def test_decisions_of_another_version_are_counted_but_compared_without_their_ver
 
 
 def test_a_log_replayed_with_another_problem_does_not_come_out_the_same(log):
-    other, _ = small_world(4, horizon=2)
+    other, _ = world_and_streams(4, horizon=2)
     report = audit.replay(log, other.problem)
     assert not report.holds
 

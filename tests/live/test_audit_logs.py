@@ -13,6 +13,9 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
+from live.places import draft
+from live.plant import Plant, live_advisor
+from live.test_audit import PROBLEM, run
 from tether.cli import audit as cli_audit
 from tether.errors import AlteredLog, StoreError
 from tether.live import audit
@@ -20,10 +23,7 @@ from tether.live.audit import export
 from tether.live.log.chain import Head, entries_of, verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.log.sqlite import SqliteStore
-
-from .live_worlds import Plant, live_advisor, small_world
-from .places import draft
-from .test_audit import PROBLEM, run
+from worlds import world_and_streams
 
 NOBODY = 65534
 
@@ -46,7 +46,7 @@ def audits(log, folder):
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """A log of 26 entries as an SQLite file; tests work on a copy."""
-    world, _ = small_world(3, horizon=2)
+    world, _ = world_and_streams(3, horizon=2)
     path = tmp_path_factory.mktemp("original") / "log.db"
     advisor = live_advisor(world.problem, path)
     Plant(world.true_gamma).play(advisor, 12, horizon=2)
@@ -256,7 +256,7 @@ class Busy:
     """A log that a service writes to: whenever it is read from the start, it has two more decisions and an outcome."""
 
     def __init__(self):
-        world, _ = small_world(3, horizon=2)
+        world, _ = world_and_streams(3, horizon=2)
         self.problem, self.store, self.plant = world.problem, MemoryStore(), Plant(world.true_gamma)
         self.advisor = live_advisor(world.problem, self.store)
         self.plant.play(self.advisor, 6, horizon=2)

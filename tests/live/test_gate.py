@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tether
+from live.plant import Plant, live_advisor
 from tether.agents.slucb import SlucbConfig
 from tether.live.gate import Gate, Terms
 from tether.live.log.memory import MemoryStore
@@ -16,8 +17,7 @@ from tether.live.records import Measured
 from tether.live.replica import Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
-
-from .live_worlds import Plant, finite_problem, live_advisor, small_world
+from worlds import finite_problem, world_and_streams
 
 LIVE = Path(tether.__file__).parent / "live"
 CONFIGS = [
@@ -38,7 +38,7 @@ def trained(problem, gamma, *, config=None, steps=40, noise=0.05, states=4, hori
 @pytest.mark.parametrize("kind", ["star", "finite"])
 def test_genuine_certificates_pass_in_every_configuration(config, kind):
     if kind == "star":
-        world, _ = small_world(3, horizon=2, states=2, dimension=4)  # two facts leave part of γ* open
+        world, _ = world_and_streams(3, horizon=2, states=2, dimension=4)  # two facts leave part of γ* open
         advisor, decisions = trained(world.problem, world.true_gamma, config=config, states=2)
     else:
         problem, gamma = finite_problem(2, horizon=2, constraints=2, states=2, dimension=4)
@@ -58,7 +58,7 @@ def test_genuine_certificates_pass_in_every_configuration(config, kind):
 @pytest.mark.parametrize("kind", ["star", "finite"])
 def test_genuine_certificates_pass_when_the_safe_cost_is_unknown(kind):
     if kind == "star":
-        world, _ = small_world(3, horizon=2, known_costs=False)
+        world, _ = world_and_streams(3, horizon=2, known_costs=False)
         problem, gamma, states, noise = world.problem, world.true_gamma, 4, 0.05
     else:
         problem, gamma = finite_problem(2, horizon=2, known=False)
@@ -193,7 +193,7 @@ def test_the_safe_action_needs_no_data():
 
 def planted(monkeypatch, change):
     """An advisor whose learner lies: `change` edits what it proposes."""
-    world, _ = small_world(3, horizon=1)
+    world, _ = world_and_streams(3, horizon=1)
     store = MemoryStore()
     advisor = live_advisor(world.problem, store, watch=False)
     plant = Plant(world.true_gamma)
@@ -245,7 +245,9 @@ def test_a_learner_that_lies_is_stopped_and_the_log_says_so(monkeypatch, lie):
 @pytest.mark.parametrize(("memory", "states"), [("state", 4), ("visited", 2)])
 def test_stale_sums_in_the_learner_are_noticed(memory, states):
     """The gate adds for itself: a learner that forgot to learn, or learned twice, no longer agrees with it."""
-    world, _ = small_world(3, horizon=1, states=states, dimension=3 if memory == "state" else 5)  # two facts of five
+    world, _ = world_and_streams(
+        3, horizon=1, states=states, dimension=3 if memory == "state" else 5
+    )  # two facts of five
     config = SlucbConfig(condition_on=memory, replan="every-episode")
     advisor = live_advisor(world.problem, config=config, watch=False)
     plant = Plant(world.true_gamma, states=states)
@@ -262,7 +264,7 @@ def test_stale_sums_in_the_learner_are_noticed(memory, states):
 
 
 def test_numbers_that_are_not_finite_in_the_learner_give_the_safe_action():
-    world, _ = small_world(3, horizon=1)
+    world, _ = world_and_streams(3, horizon=1)
     advisor = live_advisor(world.problem, watch=False)
     Plant(world.true_gamma).play(advisor, 30)
     advisor.replica.learner.agent.costs.moment[:] = np.nan
@@ -275,7 +277,7 @@ def test_numbers_that_are_not_finite_in_the_learner_give_the_safe_action():
 
 @pytest.mark.parametrize("radius", ["theorem", "mixture", "classical"])
 def test_the_least_radius_is_the_learners_own_when_its_spectrum_is_fresh(radius):
-    world, _ = small_world(3, horizon=1, dimension=4)
+    world, _ = world_and_streams(3, horizon=1, dimension=4)
     learner = Learner(world.problem, SlucbConfig(cost_radius=radius), watch=False)
     rng = np.random.default_rng(0)
     for _ in range(3):

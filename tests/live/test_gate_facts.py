@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from live.plant import Plant, live_advisor
+from live.random_problems import taught
 from tether import Advisor
 from tether.agents import agent as engine
 from tether.agents.slucb import SlucbConfig
@@ -24,9 +26,7 @@ from tether.live.records import Measured
 from tether.live.replica import Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
-
-from .live_worlds import Plant, finite_problem, live_advisor, small_world
-from .random_problems import taught
+from worlds import finite_problem, world_and_streams
 
 
 def check(learner, step, state):
@@ -485,7 +485,7 @@ def test_bytes_of_the_format_before_facts_are_refused():
 
 
 def test_the_number_of_facts_goes_with_the_certificate_and_the_fact_with_the_outcome():
-    world, _ = small_world(3, horizon=1, states=2)
+    world, _ = world_and_streams(3, horizon=1, states=2)
     advisor = live_advisor(world.problem)
     decisions = Plant(world.true_gamma, states=2).play(advisor, 30)
     learner = advisor.replica.learner
@@ -505,7 +505,7 @@ def test_the_number_of_facts_goes_with_the_certificate_and_the_fact_with_the_out
 
 def test_other_processes_learn_a_fact_from_the_log_and_ask_nobody():
     """What a_0 costs was declared when the decision was made; the catalogue may be down when the log is read."""
-    world, _ = small_world(3, horizon=1, states=2)
+    world, _ = world_and_streams(3, horizon=1, states=2)
     is_down = [False]
 
     def actions(state):
@@ -526,7 +526,7 @@ def test_other_processes_learn_a_fact_from_the_log_and_ask_nobody():
 
 @pytest.mark.parametrize(("memory", "remembered"), [("visited", 2), ("state", 0)])
 def test_only_who_remembers_logs_what_a_0_costs(memory, remembered):
-    world, _ = small_world(3, horizon=1, states=2)
+    world, _ = world_and_streams(3, horizon=1, states=2)
     advisor = live_advisor(world.problem, config=SlucbConfig(condition_on=memory, replan="every-episode"))
     Plant(world.true_gamma, states=2).play(advisor, 10)
     bodies = [entry.body for entry in advisor.store.read() if entry.kind in ("decision", "outcome")]
@@ -536,7 +536,7 @@ def test_only_who_remembers_logs_what_a_0_costs(memory, remembered):
 
 
 def test_old_rows_with_their_states_bring_facts_and_others_do_not():
-    world, _ = small_world(3, horizon=1, states=4)
+    world, _ = world_and_streams(3, horizon=1, states=4)
     advisor = live_advisor(world.problem)
     rng = np.random.default_rng(0)
     features = rng.dirichlet(np.ones(3), size=8)
@@ -555,7 +555,7 @@ def test_old_rows_with_their_states_bring_facts_and_others_do_not():
 
 def test_a_row_is_the_same_row_whatever_is_declared_of_a_0_meanwhile():
     """Otherwise a measurement would count twice."""
-    world, _ = small_world(3, horizon=1, states=2)
+    world, _ = world_and_streams(3, horizon=1, states=2)
     declared = [0.1]
     told = {name: getattr(world.problem, name) for name in ("horizon", "threshold", "noise", "dimension", "gamma_norm")}
     problem = Problem(actions=world.problem.actions, baseline_cost=lambda step, state: declared[0], **told)
@@ -571,7 +571,7 @@ def test_a_row_is_the_same_row_whatever_is_declared_of_a_0_meanwhile():
 @pytest.mark.parametrize("mode", ["guarded", "live"])
 def test_an_advisor_with_error_bars_keeps_its_promise_and_replays(error, mode):
     """In guarded mode rays are cut; the chord from τ_s + e lies above the bound, and the gate lets it pass."""
-    world, _ = small_world(5, horizon=2, states=2, dimension=4)
+    world, _ = world_and_streams(5, horizon=2, states=2, dimension=4)
     declared = np.array([[world.problem.baseline_cost(h, s) for s in range(2)] for h in range(2)]).reshape(2, 2)
     sets = [world.problem.actions(s) for s in range(2)]
     problem = Problem.from_rays(

@@ -6,18 +6,18 @@ import math
 import numpy as np
 import pytest
 
+from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import LONGEST, Guards
 from tether.live.replica import Ledger, Window
-
-from .live_worlds import Plant, live_advisor, small_world
+from worlds import world_and_streams
 
 
 @pytest.fixture(scope="module")
 def world():
-    return small_world(3, horizon=1)[0]
+    return world_and_streams(3, horizon=1)[0]
 
 
 def learned(world, **more):

@@ -8,6 +8,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
+from live.plant import live_advisor
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.audit import replay
@@ -16,10 +17,9 @@ from tether.live.log.memory import MemoryStore
 from tether.live.records import DEEPEST, AlreadyRecorded, StateCodec, as_logged
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
+from worlds import finite_problem, world_and_streams
 
-from .live_worlds import finite_problem, live_advisor, small_world
-
-WORLD, _ = small_world(0)
+WORLD, _ = world_and_streams(0)
 
 
 TAKEN = {

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.log.chain import Draft, text_of
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
 from tether.live.records import UnknownDecision
+from worlds import world_and_streams
 
-from .live_worlds import Plant, live_advisor, small_world
-
-WORLD, _ = small_world(3)
+WORLD, _ = world_and_streams(3)
 BY = {"by": "an operator", "why": "smoke"}
 
 
@@ -148,7 +148,7 @@ def test_an_order_that_allows_less_takes_effect_whatever_came_first(log, order):
 
 
 def test_of_two_starts_on_an_empty_log_one_problem_is_the_log_s(log):
-    other = small_world(3, horizon=2)[0].problem
+    other = world_and_streams(3, horizon=2)[0].problem
     log.before("configured", lambda: Advisor(other, log))
     with pytest.raises(InputError, match="another problem"):
         Advisor(WORLD.problem, log)

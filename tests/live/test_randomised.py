@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from live.plant import Plant
 from tether import Advisor, Problem
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
@@ -20,11 +21,10 @@ from tether.live.records import Certificate, OutcomeRecorded
 from tether.live.replica import Ledger
 from tether.problem.action_sets import feature_of
 from tether.records import Mixture
-
-from .live_worlds import Plant, finite_problem, small_world
+from worlds import finite_problem, world_and_streams
 
 FINITE, FINITE_GAMMA = finite_problem(2, horizon=2)
-STAR, _ = small_world(3, horizon=2)
+STAR, _ = world_and_streams(3, horizon=2)
 PROBLEMS = {"finite": (FINITE, FINITE_GAMMA, 3), "star": (STAR.problem, STAR.true_gamma, 4)}
 
 

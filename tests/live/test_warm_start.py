@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.log.chain import verify_store
@@ -10,13 +11,12 @@ from tether.live.log.memory import MemoryStore
 from tether.live.records import StateCodec
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
-
-from .live_worlds import Plant, live_advisor, small_world
+from worlds import world_and_streams
 
 
 @pytest.fixture(scope="module")
 def world():
-    return small_world(3, horizon=1)[0]
+    return world_and_streams(3, horizon=1)[0]
 
 
 def rows(world, count, *, seed=4, step=0):
@@ -60,7 +60,7 @@ def test_a_warm_started_advisor_keeps_its_promise_and_replays(world):
 
 
 def test_rows_with_rewards_states_and_steps_teach_the_values_too():
-    world, _ = small_world(3, horizon=2)
+    world, _ = world_and_streams(3, horizon=2)
     advisor = live_advisor(world.problem)
     features, costs = rows(world, 20)
     rng = np.random.default_rng(0)
@@ -259,7 +259,7 @@ def test_rows_without_rewards_need_no_state_that_the_problem_knows():
 
 
 def test_steps_are_needed_where_there_is_more_than_one():
-    world, _ = small_world(3, horizon=2)
+    world, _ = world_and_streams(3, horizon=2)
     with pytest.raises(InputError, match="H = 2 each row needs its step"):
         Advisor(world.problem).warm_start(*rows(world, 5))
 

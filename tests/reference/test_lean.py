@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contract.worlds import small_world, two_constraints
 from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
 from tether.agents.slucb import EXPLORERS
 from tether.kernels.plan import BLOCK_NUMBERS, choose_block, one_row, scratch_for, tables_of, values_at
+from worlds import small_world, two_constraints
 
 STATES, D, HORIZON = 6, 3, 4
 GAMMA = np.random.default_rng(2).uniform(0.3, 1.0, (HORIZON, 2, D))

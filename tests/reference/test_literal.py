@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from reference.literal import Literal, Recipe
-from reference.worlds import small_world
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.radius import default_cost_ridge
 from tether.lab.worlds.linear_mdp import Streams
 from tether.records import StarAction
+from worlds import uneven_world
 
 TIE = 1e-9
 LENGTH = 1e-6
@@ -82,27 +82,27 @@ def explorer_pair(world, explorer, value_radius, **more):
     ("seed", "beta", "ridge", "episodes"), [(1, 0.05, 1.0, 100), (2, 0.3, 0.1, 50), (3, 1.0, 0.5, 40)]
 )
 def test_algorithm_1_with_rays_chooses_what_its_transcription_chooses(seed, beta, ridge, episodes):
-    seen = compare(small_world(seed), *paper_pair(beta, ridge), episodes)
+    seen = compare(uneven_world(seed), *paper_pair(beta, ridge), episodes)
     assert seen["compared"] == episodes * 3 * 4
     assert seen["ties"] <= 2
     assert seen["partial"] > 100
 
 
 def test_algorithm_1_with_finite_actions_chooses_what_its_transcription_chooses():
-    seen = compare(small_world(4, finite=True), *paper_pair(0.1, 0.2), 60)
+    seen = compare(uneven_world(4, finite=True), *paper_pair(0.1, 0.2), 60)
     assert seen["ties"] <= 2
     assert min(seen["baseline"], seen["full"]) > 20
 
 
 def test_algorithm_1_is_the_same_in_another_shape():
-    world = small_world(5, states=3, rays=4, dimension=5, horizon=2)
+    world = uneven_world(5, states=3, rays=4, dimension=5, horizon=2)
     seen = compare(world, *paper_pair(0.2, 1.0), 60)
     assert seen["ties"] <= 2
 
 
 @pytest.mark.parametrize("explorer", ["certified", "directional", "adaptive"])
 def test_each_explorer_chooses_what_its_definition_chooses(explorer):
-    world = small_world(6, noise=0.15)
+    world = uneven_world(6, noise=0.15)
     seen = compare(world, *explorer_pair(world, explorer, 2.0), 40)
     assert seen["ties"] <= 2
     assert min(seen["full"], seen["partial"]) > 50
@@ -111,7 +111,7 @@ def test_each_explorer_chooses_what_its_definition_chooses(explorer):
 @pytest.mark.parametrize("explorer", ["paper", "certified", "directional", "adaptive"])
 def test_each_explorer_that_remembers_facts_chooses_what_its_definition_chooses(explorer):
     """Five dimensions and four states: something is always left open."""
-    world = small_world(6, dimension=5, noise=0.15)
+    world = uneven_world(6, dimension=5, noise=0.15)
     seen = compare(world, *explorer_pair(world, explorer, 2.0 if explorer != "paper" else 0.2, remembers=True), 40)
     assert seen["ties"] <= 2
     assert min(seen["full"], seen["partial"]) > 20
@@ -119,14 +119,14 @@ def test_each_explorer_that_remembers_facts_chooses_what_its_definition_chooses(
 
 def test_facts_that_determine_every_cost_leave_the_choice_of_the_definition():
     """Three dimensions and four states: soon all is known."""
-    world = small_world(6, noise=0.15)
+    world = uneven_world(6, noise=0.15)
     seen = compare(world, *explorer_pair(world, "directional", 2.0, remembers=True), 30)
     assert seen["ties"] <= 2
     assert min(seen["full"], seen["partial"]) > 20
 
 
 def test_pooled_steps_share_the_facts_of_all_steps():
-    world = small_world(10, states=3, rays=4, dimension=5, same_stages=True, noise=0.15)
+    world = uneven_world(10, states=3, rays=4, dimension=5, same_stages=True, noise=0.15)
     seen = compare(world, *explorer_pair(world, "directional", 2.0, pooled=True, remembers=True), 30)
     assert seen["ties"] <= 2
     assert seen["partial"] > 10
@@ -134,7 +134,7 @@ def test_pooled_steps_share_the_facts_of_all_steps():
 
 @pytest.mark.parametrize(("explorer", "seed", "value_radius"), [("certified", 7, 0.3), ("directional", 22, 1.0)])
 def test_each_explorer_with_finite_actions_chooses_what_its_definition_chooses(explorer, seed, value_radius):
-    world = small_world(seed, finite=True, noise=0.02)
+    world = uneven_world(seed, finite=True, noise=0.02)
     seen = compare(world, *explorer_pair(world, explorer, value_radius), 40)
     assert seen["ties"] <= 2
     assert min(seen["baseline"], seen["full"]) > 20
@@ -142,7 +142,7 @@ def test_each_explorer_with_finite_actions_chooses_what_its_definition_chooses(e
 
 @pytest.mark.parametrize("explorer", ["paper", "certified", "adaptive"])
 def test_two_constraints_cut_every_ray_at_the_nearer_one(explorer):
-    world = small_world(8, states=3, rays=4, constraints=2)
+    world = uneven_world(8, states=3, rays=4, constraints=2)
     pair = paper_pair(0.3, 0.5) if explorer == "paper" else explorer_pair(world, explorer, 2.0)
     seen = compare(world, *pair, 30)
     assert seen["ties"] <= 2
@@ -151,14 +151,14 @@ def test_two_constraints_cut_every_ray_at_the_nearer_one(explorer):
 
 @pytest.mark.parametrize("explorer", ["certified", "adaptive"])
 def test_unmeasured_costs_are_left_out_of_the_cost_regression_only(explorer):
-    world = small_world(9, states=3, rays=4, noise=0.15)
+    world = uneven_world(9, states=3, rays=4, noise=0.15)
     seen = compare(world, *explorer_pair(world, explorer, 2.0), 30, drop_every=3)
     assert seen["ties"] <= 2
     assert seen["partial"] > 50
 
 
 def test_pooled_steps_share_one_regression():
-    world = small_world(10, states=3, rays=4, same_stages=True, noise=0.15)
+    world = uneven_world(10, states=3, rays=4, same_stages=True, noise=0.15)
     seen = compare(world, *explorer_pair(world, "directional", 2.0, pooled=True), 30)
     assert seen["ties"] <= 2
     assert seen["partial"] > 10
@@ -166,14 +166,14 @@ def test_pooled_steps_share_one_regression():
 
 @pytest.mark.parametrize("explorer", ["paper", "certified", "adaptive"])
 def test_unknown_safe_costs_give_the_unconditioned_set(explorer):
-    world = small_world(11, states=3, rays=4, known_costs=False)
+    world = uneven_world(11, states=3, rays=4, known_costs=False)
     seen = compare(world, *explorer_pair(world, explorer, 0.5, conditioned=False), 30)
     assert seen["ties"] <= 2
     assert seen["partial"] > 20
 
 
 def test_unknown_safe_costs_with_finite_actions_give_the_unconditioned_set():
-    world = small_world(27, states=3, rays=4, known_costs=False, finite=True, noise=0.005)
+    world = uneven_world(27, states=3, rays=4, known_costs=False, finite=True, noise=0.005)
     seen = compare(world, *explorer_pair(world, "directional", 0.5, conditioned=False), 40)
     assert seen["ties"] <= 2
     assert min(seen["baseline"], seen["full"]) > 20

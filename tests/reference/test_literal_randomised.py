@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from reference.literal_randomised import LiteralRandomised, Recipe2
-from reference.worlds import small_world
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig
 from tether.lab.worlds.linear_mdp import Streams
+from worlds import uneven_world
 
 PROBABILITY = 1e-5
 VALUE = 1e-6
@@ -68,7 +68,7 @@ def check_mixture(world, decision, mixed, seen):
     ("seed", "beta", "ridge", "kappa"), [(4, 0.1, 0.2, None), (7, 0.3, 1.0, None), (4, 0.15, 0.5, 2.0)]
 )
 def test_algorithm_2_chooses_the_mixtures_of_its_transcription(seed, beta, ridge, kappa):
-    world = small_world(seed, finite=True, states=3, rays=4)
+    world = uneven_world(seed, finite=True, states=3, rays=4)
     seen = compare(world, *pair(beta, ridge, kappa=kappa), episodes=12)
     assert seen["compared"] == 12 * 3 * 3
     assert seen["other mixture, same score"] <= 3
@@ -78,7 +78,7 @@ def test_algorithm_2_chooses_the_mixtures_of_its_transcription(seed, beta, ridge
 
 def test_a_tuned_kappa_changes_what_is_chosen():
     """Else the two cases above could both ignore κ."""
-    world = small_world(5, finite=True, states=3, rays=4)
+    world = uneven_world(5, finite=True, states=3, rays=4)
     chosen = []
     for kappa in ("theorem", 0.01):
         config = replace(SlucbConfig.paper(0.15, ridge=0.5), kappa=kappa)
@@ -93,14 +93,14 @@ def test_a_tuned_kappa_changes_what_is_chosen():
 
 
 def test_pooled_steps_share_one_regression():
-    world = small_world(10, finite=True, states=3, rays=4, same_stages=True)
+    world = uneven_world(10, finite=True, states=3, rays=4, same_stages=True)
     seen = compare(world, *pair(0.15, 0.3, pooled=True), episodes=10)
     assert seen["other mixture, same score"] <= 3
     assert seen["of two"] + seen["of more"] > 20
 
 
 def test_two_constraints_limit_the_mixture_together():
-    world = small_world(15, finite=True, states=3, rays=3, constraints=2)
+    world = uneven_world(15, finite=True, states=3, rays=3, constraints=2)
     seen = compare(world, *pair(0.1, 0.2), episodes=8)
     assert seen["other mixture, same score"] <= 3
     assert seen["of two"] + seen["of more"] > 20
@@ -108,7 +108,7 @@ def test_two_constraints_limit_the_mixture_together():
 
 def test_many_actions_grow_the_support_by_pricing():
     """Nine actions besides a_0 are more than are enumerated."""
-    world = small_world(15, finite=True, states=2, rays=9, dimension=5, horizon=2)
+    world = uneven_world(15, finite=True, states=2, rays=9, dimension=5, horizon=2)
     seen = compare(world, *pair(0.3, 0.3, kappa=0.3), episodes=12)
     assert seen["other mixture, same score"] <= 3
     assert seen["of more"] > 15
@@ -117,7 +117,7 @@ def test_many_actions_grow_the_support_by_pricing():
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("explorer", ["paper", "certified", "directional"])
 def test_a_state_that_no_plan_covers_gets_the_mixture_it_would_have_in_a_plan(explorer, pooled):
-    world = small_world(6, finite=True, states=4, rays=4, same_stages=pooled)
+    world = uneven_world(6, finite=True, states=4, rays=4, same_stages=pooled)
     config = SlucbConfig(explorer=explorer, pooled=pooled, value_radius=0.3, cost_radius=0.8)
     agents = [RslucbQvi(world.problem, config, rng=np.random.default_rng(1)) for _ in range(2)]
     streams, mixed = Streams.from_seed(2), 0

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reference.worlds import small_world
 from tether.agents.lsvi import LsviConfig, LsviUcb
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.lab.simulate import simulate, simulate_stepwise
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.problem.problem import Problem
+from worlds import uneven_world
 
 
 def assert_same_run(first, second, books, others):
@@ -33,7 +33,7 @@ def choices(agent):
 @pytest.mark.parametrize("explorer", ["certified", "directional", "adaptive"])
 @pytest.mark.parametrize("radius", [0.1, 2.0])
 def test_without_a_threshold_slucb_qvi_is_lsvi_ucb_action_for_action(explorer, finite, radius):
-    world = small_world(1, threshold=np.inf, finite=finite)
+    world = uneven_world(1, threshold=np.inf, finite=finite)
     safe = SlucbQvi(world.problem, SlucbConfig(explorer=explorer, value_radius=radius))
     free = LsviUcb(world.problem, LsviConfig(value_radius=radius))
     books = simulate(world, safe, 120, Streams.from_seed(3))
@@ -47,7 +47,7 @@ def test_without_a_threshold_slucb_qvi_is_lsvi_ucb_action_for_action(explorer, f
 
 
 def test_with_a_threshold_beyond_reach_directional_exploration_is_lsvi_ucb():
-    world = small_world(2, threshold=1e6)
+    world = uneven_world(2, threshold=1e6)
     safe = SlucbQvi(world.problem, SlucbConfig(explorer="directional", value_radius=1.0))
     free = LsviUcb(world.problem, LsviConfig(value_radius=1.0))
     books = simulate(world, safe, 120, Streams.from_seed(4))
@@ -163,7 +163,7 @@ VARIANTS = {
 
 def variant_world(seed, *, error=0.0, **settings):
     """A small world whose safe costs are known up to an error."""
-    world = small_world(seed, **settings)
+    world = uneven_world(seed, **settings)
     return replace(world, problem=replace(world.problem, baseline_cost_error=error)) if error else world
 
 
@@ -183,7 +183,7 @@ def test_a_compiled_run_equals_the_stepwise_run_bit_for_bit(name, variant):
 @pytest.mark.parametrize("replan", ["every-episode", "on-doubling"])
 @pytest.mark.parametrize("pooled", [False, True])
 def test_a_compiled_run_of_lsvi_ucb_equals_the_stepwise_run_bit_for_bit(told, replan, pooled):
-    world = small_world(4, states=3, rays=4, same_stages=pooled)
+    world = uneven_world(4, states=3, rays=4, same_stages=pooled)
     config = LsviConfig(penalty=0.0 if told else 0.3, replan=replan, pooled=pooled)
     gamma = world.true_gamma if told else None
     fast, slow = LsviUcb(world.problem, config, true_gamma=gamma), LsviUcb(world.problem, config, true_gamma=gamma)
@@ -193,7 +193,7 @@ def test_a_compiled_run_of_lsvi_ucb_equals_the_stepwise_run_bit_for_bit(told, re
 
 @pytest.mark.parametrize("replan", ["every-episode", "on-doubling"])
 def test_after_a_compiled_run_a_decision_names_the_data_it_rests_on(replan):
-    world = small_world(5, states=3, rays=4)
+    world = uneven_world(5, states=3, rays=4)
     fast, slow = (SlucbQvi(world.problem, SlucbConfig(replan=replan)) for _ in range(2))
     simulate(world, fast, 25, Streams.from_seed(9))
     simulate_stepwise(world, slow, 25, Streams.from_seed(9))
@@ -201,7 +201,7 @@ def test_after_a_compiled_run_a_decision_names_the_data_it_rests_on(replan):
 
 
 def test_a_compiled_run_refuses_an_agent_that_numbers_the_states_otherwise():
-    world, streams = small_world(6), Streams.from_seed(10)
+    world, streams = uneven_world(6), Streams.from_seed(10)
     agent = SlucbQvi(world.problem)
     agent.register([2, 0])
     with pytest.raises(InputError, match="state"):
@@ -210,7 +210,7 @@ def test_a_compiled_run_refuses_an_agent_that_numbers_the_states_otherwise():
 
 def test_told_gamma_the_whole_certified_length_is_the_true_one():
     """LSVI-UCB that is told γ* cuts each ray exactly where its true cost reaches τ."""
-    world = small_world(7)
+    world = uneven_world(7)
     agent = LsviUcb(world.problem, true_gamma=world.true_gamma)
     agent.register(range(4))
     agent.plan()

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reference.worlds import small_world
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.problem.problem import Problem
+from worlds import uneven_world
 
 
 def one_ray_worlds(seed, constraints):
     """The same states and truth twice: with a_0 and one ray, and with a_0 and one other action."""
-    star = small_world(seed, states=5, rays=1, constraints=constraints, noise=0.1)
+    star = uneven_world(seed, states=5, rays=1, constraints=constraints, noise=0.1)
     p = star.problem
     told = {
         "horizon": p.horizon,

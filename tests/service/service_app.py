@@ -10,7 +10,6 @@ import httpx
 import uvicorn
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # tests/live is a package of its own
-from live.live_worlds import small_world
 from tether.live.advisor import Advisor
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria
@@ -18,8 +17,9 @@ from tether.service.app import create_app
 from tether.service.auth import ROLES, add_token
 from tether.service.config import ServiceConfig
 from tether.service.run import server_options
+from worlds import world_and_streams
 
-WORLD = small_world()[0]
+WORLD = world_and_streams()[0]
 PROBLEM = WORLD.problem
 
 

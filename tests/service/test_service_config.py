@@ -5,7 +5,7 @@ import stat
 import time
 
 import pytest
-from service_app import small_world
+import service_app  # noqa: F401  # puts tests/ on the path
 from typer.testing import CliRunner
 
 from tether.cli import app as cli
@@ -13,6 +13,7 @@ from tether.errors import InputError
 from tether.live.advisor import Advisor
 from tether.service.auth import add_token, caller_of, read_tokens, remove_token
 from tether.service.config import is_loopback, read_config
+from worlds import world_and_streams
 
 MODULE = """
 import numpy as np
@@ -150,7 +151,7 @@ def test_check_says_whether_a_service_would_start_and_starts_nothing(tmp_path):
 
 
 def test_a_log_of_another_problem_is_refused_before_anything_listens(tmp_path):
-    Advisor(small_world(noise=0.04)[0].problem, tmp_path / "decisions.db").close()
+    Advisor(world_and_streams(noise=0.04)[0].problem, tmp_path / "decisions.db").close()
     (tmp_path / "served_problem.py").write_text(MODULE)
     told = CliRunner().invoke(cli, ["serve", "--check", str(written(tmp_path, 'problem = "served_problem:problem"'))])
     assert told.exit_code != 0 and "another problem" in told.output

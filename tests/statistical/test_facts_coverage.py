@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from reference.worlds import small_world
 from tether import SlucbConfig, SlucbQvi
 from tether.kernels.model import ALARM
 from tether.lab.worlds.linear_mdp import Streams
+from worlds import uneven_world
 
 FALSE_ALARM, DELTA, RUNS, EPISODES = 1e-6, 0.01, 300, 40
 ROUNDING = 1e-12
@@ -80,7 +80,7 @@ def costs_of_plan(world, agent):
 def run(seed, config, *, error=0.0, off=0.0, noise=0.1, noise_told=None, **shape):
     """One world, played for EPISODES episodes."""
     sizes = {"states": 4, "dimension": 6, **shape}  # four facts leave two directions open
-    world, rng = small_world(seed, rays=8, noise=noise, **sizes), np.random.default_rng(seed)
+    world, rng = uneven_world(seed, rays=8, noise=noise, **sizes), np.random.default_rng(seed)
     problem = declared(world, rng, error=error, off=off)
     if noise_told is not None:
         problem = replace(problem, noise=(noise_told,) * problem.constraints)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tether.check.monitor import Monitor
 from tether.errors import InputError, StateFileError, TetherError
-from tether.kernels.compiled import fields_of, replaced
+from tether.kernels.compiled import replaced
 from tether.kernels.model import (
     ENDED,
     KNOWN,
@@ -688,7 +688,7 @@ class LeastSquaresAgent:
 
 def arrays_in(group: Any, name: str) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """The arrays of a record and of the records in it, by their dotted names."""
-    for field, value in fields_of(group).items():
+    for field, value in group.fields.items():
         if isinstance(value, np.ndarray):
             yield f"{name}.{field}", value
         elif hasattr(value, "fields"):
@@ -698,7 +698,7 @@ def arrays_in(group: Any, name: str) -> Iterator[tuple[str, NDArray[np.generic]]
 def filled(group: Any, name: str, arrays: Arrays) -> Any:
     """A record with its arrays replaced by saved ones."""
     changes = {}
-    for field, value in fields_of(group).items():
+    for field, value in group.fields.items():
         if isinstance(value, np.ndarray):
             changes[field] = arrays[f"{name}.{field}"]
         elif hasattr(value, "fields"):

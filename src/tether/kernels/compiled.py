@@ -65,11 +65,6 @@ def record(cls: Class) -> Class:
     return cast(Class, made)
 
 
-def fields_of(group: Any) -> dict[str, Any]:
-    """The fields of a record by name."""
-    return dict(group.fields)
-
-
 def replaced(group: Any, **changes: Any) -> Any:
     """A record with some fields changed, the others shared with the old one."""
     return type(group)(**{**group.fields, **changes})

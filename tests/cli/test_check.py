@@ -1,0 +1,126 @@
+"""`tether check`: studies, problems of one's own, logs, and exit codes."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from check.cases import linear, outcomes
+from tether.cli import app
+
+MODULE = """
+import numpy as np
+from tether import FiniteActions, Problem, StarActions
+
+def star():
+    return Problem.from_rays(
+        phi_0=np.full((1, 4), 0.25), endpoints=np.eye(4)[None], baseline_cost=[[0.4]],
+        horizon=1, threshold=0.6, noise=0.1,
+    )
+
+class Holder:
+    problem = star()
+
+ready = star()
+number = 7
+finite = Problem.from_table(
+    features=[[[1.0, 0.0], [0.0, 1.0]]], baseline_action=[0], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.1
+)
+
+def needs(argument):
+    return argument
+
+def broken():
+    raise ValueError("sensor table missing")
+
+def mistyped():
+    return len(3)
+
+def refused():
+    return Problem.from_rays(
+        phi_0=[[0.5, 0.5]], endpoints=[[[3.0, 0.0]]], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.1
+    )
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module of one's own in the current folder, under a name that no other test has imported."""
+    name = f"mine_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def check(*arguments, code):
+    found = CliRunner().invoke(app, ["check", *map(str, arguments)])
+    assert found.exit_code == code, found.output
+    assert "Traceback" not in found.output
+    return found
+
+
+@pytest.mark.parametrize("name", ["star", "ready", "Holder", "Holder.problem"])
+def test_a_problem_of_ones_own_is_found_and_checked(module, name):
+    found = json.loads(check(f"{module}:{name}", "--json", code=0).stdout)
+    assert found["ok"] is True and found["problem"] == f"{module}:{name}"
+    verdicts = {finding["name"]: finding["verdict"] for finding in found["findings"]}
+    assert verdicts["A5: star-convex action sets"] == "holds"
+    assert verdicts["A1: linear dynamics"] == "cannot be known"
+
+
+def test_a_failure_exits_with_1_and_shows_the_way_out(module):
+    text = check(f"{module}:finite", code=1).stdout
+    assert "FAILS    A5: star-convex action sets" in text and "way out: SLUCB-QVI stays safe" in text
+
+
+def test_a_learner_that_mixes_needs_no_rays(module):
+    found = json.loads(check(f"{module}:finite", "--randomised", "--json", code=0).stdout)
+    assert found["ok"] is True
+
+
+def test_a_problem_that_is_refused_at_the_door_exits_with_1_and_names_the_assumption(module):
+    assert "Assumption 4" in check(f"{module}:refused", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("no_such_module_here:problem", "cannot import"),
+        ("{module}:nothing", "has no 'nothing'"),
+        ("{module}:number", "is int, not a Problem"),
+        ("{module}:needs", "without arguments"),
+        ("{module}:broken", "error: calling {module}:broken failed: ValueError: sensor table missing."),
+        ("{module}:mistyped", "error: calling {module}:mistyped failed: TypeError: object of type 'int' has no len()."),
+        ("nothing-of-this-name", "nothing-of-this-name"),
+    ],
+)
+def test_what_cannot_be_found_exits_with_2(module, spec, words):
+    assert words.format(module=module) in check(spec.format(module=module), code=2).stderr
+
+
+def test_a_module_that_fails_to_import_exits_with_2(module, tmp_path):
+    (tmp_path / f"{module}_bad.py").write_text("1 / 0")
+    assert "ZeroDivisionError" in check(f"{module}_bad:problem", code=2).stderr
+
+
+@pytest.mark.parametrize(("noise", "code", "verdict"), [(0.1, 0, "holds"), (0.3, 1, "fails")])
+def test_a_log_is_read_and_tested(module, tmp_path, noise, code, verdict):
+    rows = list(outcomes(0, 300, linear, noise=noise))
+    np.savez(tmp_path / "log.npz", phi=[x for x, _ in rows], cost=[z for _, z in rows])
+    arguments = (f"{module}:star", "--log", tmp_path / "log.npz", "--level", "0.001", "--json")
+    found = json.loads(check(*arguments, code=code).stdout)
+    (noise_finding,) = [entry for entry in found["findings"] if entry["name"] == "A3: noise on costs within σ"]
+    assert noise_finding["verdict"] == verdict
+
+
+def test_a_missing_log_exits_with_2(module):
+    assert "there is no log at" in check(f"{module}:star", "--log", "absent.csv", code=2).stderr
+
+
+def test_a_study_shows_what_its_problems_allow():
+    found = json.loads(check("figure1", "--json", code=0).stdout)
+    assert len(found["checks"]) == 5 and all(row["holds"] for row in found["checks"])
+    names = {entry["name"] for entry in found["findings"] if entry["world"] == "synthetic"}
+    assert {"radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new"} <= names
+    assert all(entry["verdict"] == "holds" for entry in found["findings"])

@@ -1,0 +1,194 @@
+"""What learn and Bridge refuse, with an error that names the way out."""
+
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from gym.small_envs import Quit, Shop, Valve
+from gym.test_learn import SHOP, VALVE, run
+from tether import AssumptionError, Bridge, InputError, learn
+from tether.features import Constant, OneHot, PerDirection, Polynomial
+
+
+class Numbers(gymnasium.Env):
+    """Actions and observations in spaces of one's choice; whatever is played costs 0.1."""
+
+    def __init__(self, action_space, observation=0.0):
+        self.action_space, self.observation_space = action_space, spaces.Discrete(1)
+        self.observation = observation
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation, {}
+
+    def step(self, action):
+        return self.observation, 0.5, False, False, {"cost": 0.1}
+
+
+def without(told, *names):
+    return {name: value for name, value in told.items() if name not in names}
+
+
+def changed(told, **new):
+    return {**told, **new}
+
+
+@pytest.mark.parametrize(
+    ("env", "told", "error", "message"),
+    [
+        (lambda: "Shop-v0", SHOP, InputError, "must be a Gymnasium environment.*gymnasium.make"),
+        (lambda: gymnasium.vector.SyncVectorEnv([Shop]), SHOP, InputError, "give one of them"),
+        (Shop, without(SHOP, "horizon"), InputError, "no max_episode_steps.*horizon="),
+        (
+            Shop,
+            changed(SHOP, safe_action=7),
+            InputError,
+            r"safe action 7 of state \d is not in the action space Discrete",
+        ),
+        (Shop, changed(SHOP, features=lambda s, a: 1.0), InputError, r"shape \(d,\)"),
+        (Shop, changed(SHOP, features=lambda s, a: np.ones(2 + a) / 9), InputError, r"2 numbers.*shape \(3,\)"),
+        (
+            Shop,
+            changed(SHOP, features=lambda s, a: np.full(3, 1.0 + a)),
+            AssumptionError,
+            "Assumption 4.*norm 5.19.*feature_norm=",
+        ),
+        (Shop, changed(SHOP, features=lambda s, a: np.zeros(3)), AssumptionError, "Append a constant feature"),
+        (Shop, changed(SHOP, features=lambda s, a: [np.nan, 0.0]), InputError, "not finite"),
+        (Shop, changed(SHOP, features=PerDirection(Constant(), 2)), InputError, "PerDirection belongs to rays"),
+        (Shop, changed(SHOP, features=OneHot(2), actions=lambda s: [0, 1]), InputError, "give PerAction"),
+        (Shop, changed(SHOP, targets=[[1.0]]), InputError, "targets are ends of rays in a Box"),
+        (Shop, changed(SHOP, mask="action_mask", actions=[0, 1]), InputError, "give one of the two"),
+        (Shop, changed(SHOP, mask="legal"), InputError, r"info has no 'legal'.*action_mask"),
+        (Shop, changed(SHOP, reward_range=(1.0, 1.0)), InputError, "lo < hi"),
+        (Shop, changed(SHOP, baseline_cost=0.6), AssumptionError, "Assumption 2.*Name a safer action"),
+        (Shop, changed(SHOP, confidence=0.9), InputError, "probability of failure"),
+        (Valve, changed(VALVE, safe_action=[0.0, 9.0]), InputError, r"safe action \[0.0, 9.0\].*outside the action"),
+        (Valve, changed(VALVE, safe_action=[np.nan, 1.0]), InputError, "outside the action"),
+        (Valve, changed(VALVE, safe_action=[0.0]), InputError, "is not an action of Box"),
+        (Valve, changed(VALVE, targets=[[2.0, 1.0]]), InputError, r"a target \[2.0, 1.0\].*outside the action"),
+        (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]]), InputError, "targets of shape"),
+        (Valve, changed(VALVE, mask="action_mask"), InputError, "mask is for Discrete"),
+        (
+            Valve,
+            changed(VALVE, features=lambda s, a: [0.5, 0.5 * a[0] ** 2]),
+            AssumptionError,
+            "Assumption 5.*PerDirection",
+        ),
+        (Valve, changed(VALVE, features=Polynomial([0, 0], [0.1, 0.1])), InputError, "outside='clip'"),
+        (
+            lambda: Numbers(spaces.Box(-np.inf, np.inf, (1,))),
+            changed(VALVE, safe_action=[0.0]),
+            InputError,
+            "no walls in some direction.*targets",
+        ),
+        (
+            lambda: Numbers(spaces.Box(0, 9, (1,), np.int64)),
+            changed(VALVE, safe_action=[0]),
+            InputError,
+            "whole numbers.*List actions",
+        ),
+        (
+            lambda: Numbers(spaces.MultiBinary(2)),
+            changed(VALVE, safe_action=[0, 0]),
+            InputError,
+            "neither Discrete nor a Box.*list what may be played",
+        ),
+        (
+            lambda: Numbers(spaces.Discrete(2), observation={"x": 1}),
+            changed(SHOP, features=lambda s, a: [0.5], baseline_cost=0.1),
+            InputError,
+            "not hashable.*key=",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_the_door(env, told, error, message):
+    with pytest.raises(error, match=message):
+        Bridge(env(), **told)
+
+
+def test_a_key_makes_dictionaries_usable():
+    env = Numbers(spaces.Discrete(2), observation={"x": 1})
+    told = changed(SHOP, features=lambda s, a: [0.5, 0.1 * a], baseline_cost=0.1)
+    result = run(env, 3, key=lambda state: state["x"], reward_range=(-1.0, 1.0), **told)
+    assert list(result.agent.known_states) == [1]
+
+
+def test_an_environment_without_costs_is_told_where_costs_may_come_from():
+    with pytest.raises(InputError, match=r"info has \['action_mask'\] but no 'cost'.*cost='…'.*function.*6 values"):
+        run(Shop(style="nowhere"), **SHOP)
+    with pytest.raises(InputError, match="no 'second'"):
+        run(
+            Shop(), cost=("cost", "second"), **changed(SHOP, threshold=(0.5, 0.5), noise=0.02, baseline_cost=(0.1, 0.1))
+        )
+    with pytest.raises(InputError, match="must be numbers, but is 'much'"):
+        run(Shop(), cost=lambda *step: "much", **SHOP)
+
+
+def test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_learned_from():
+    with pytest.raises(InputError, match="cost must be 1 finite number"):
+        run(Shop(), cost=lambda *step: np.nan, **SHOP)
+    unmeasured = run(Shop(), 5, cost=lambda *step: None, **SHOP)
+    assert np.isnan(unmeasured.cost).all()
+    assert unmeasured.agent.costs.moment.any() == np.False_
+    assert unmeasured.violations == 0
+
+
+def test_costs_without_a_stated_sigma_must_lie_in_the_unit_interval():
+    assert Bridge(Quit(), features=OneHot(1), safe_action=0, threshold=0.5, horizon=2).problem.noise == (0.5,)
+    with pytest.raises(InputError, match=r"cost of 1\.5.*state the σ"):
+        run(Shop(), cost=lambda *step: 1.5, **without(SHOP, "noise"))
+
+
+def test_a_step_that_returns_something_else_is_refused():
+    class Old(Shop):
+        def step(self, action):
+            return super().step(action)[:4]
+
+    with pytest.raises(InputError, match=r"5 values.*6"):
+        run(Old(), **SHOP)
+
+
+def test_a_mask_that_changes_for_the_same_observation_is_refused():
+    class Moody(Shop):
+        def mask(self):
+            return np.array([1, 1, getattr(self, "steps", 0) > 1])
+
+    with pytest.raises(InputError, match="must be in the observation"):
+        run(Moody(), mask="action_mask", **SHOP)
+
+
+def test_rewards_outside_their_range_are_counted_and_warned_about_once():
+    """PAY exceeds 0.45 for action 1 in state 0 only."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = run(Shop(), 20, reward_range=(0.0, 0.45), **SHOP)
+    odd = int((result.reward > 0.45).sum())
+    assert odd > 1
+    assert result.bridge.odd_rewards == odd
+    assert [str(entry.message)[:11] for entry in caught if "reward" in str(entry.message)] == ["a reward of"]
+    assert "Safety is not touched" in str(caught[0].message)
+    assert f"{odd} rewards lay outside" in result.summary()
+
+
+def test_mixtures_need_the_cost_of_the_safe_action():
+    with pytest.raises(InputError, match="needs that action's cost"):
+        run(Shop(), mixtures=True, **changed(SHOP, baseline_cost=None))
+
+
+def test_settings_that_are_unknown_or_given_twice_are_refused():
+    with pytest.raises(TypeError, match=r"treshold.*did you mean 'threshold'"):
+        learn(Shop(), treshold=0.5, **SHOP)
+    with pytest.raises(TypeError, match="'zzz'; it takes env, features, safe_action"):
+        learn(Shop(), zzz=0.5, **SHOP)
+    with pytest.raises(TypeError, match="safe_action"):
+        learn(Shop(), **without(SHOP, "safe_action"))
+    with pytest.raises(InputError, match=r"\['threshold'\] belong to the Bridge"):
+        learn(Bridge(Shop(), **SHOP), threshold=0.4)
+    with pytest.raises(InputError, match="brings its own"):
+        learn(Shop(), agent=lambda problem, rng: None, mixtures=True, **SHOP)
+    with pytest.raises(InputError, match="episodes must be an integer"):
+        learn(Shop(), episodes=1.5, **SHOP)
