@@ -100,7 +100,7 @@ class AdvisorMachine(RuleBasedStateMachine):
             decision = self.advisors[who].decide(state, step)
         except TetherError:
             return
-        self.check(decision, state, step)
+        self.check(decision, state, decision.step)  # True is step 1, and to numpy something else
         if decision.logged:
             self.made[decision.id] = decision
 
