@@ -36,6 +36,7 @@ class StarAction:
 
 
 Action = int | StarAction
+DecisionId = int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself.
+    beside that of the state itself. `lost` is how many costs it should rest on but were never measured; `lost_as` says
+    what they count as (`Problem.lost`).
     """
 
     bound: float
@@ -65,6 +67,8 @@ class CostBound:
     baseline_cost: float
     bounds: Literal["cost", "expected cost"] = "cost"
     facts: int = 0
+    lost: int = 0
+    lost_as: Literal["at-random", "worst-case"] = "at-random"
 
     @property
     def margin(self) -> float:
@@ -152,4 +156,4 @@ class Transition:
     reward: float
     cost: float | tuple[float, ...] | None
     next_state: State = None
-    decision_id: int | None = None
+    decision_id: DecisionId | None = None

@@ -156,11 +156,15 @@ def broken(how):
     class Broken(Greedy):
         questions = 0
 
-        def act(self, step, state):
-            decision = super().act(step, state)
+        def _answer(self, step, state):
+            decision, known = super()._answer(step, state)
             if how == "a question that teaches":
                 self.questions += 1
-                return replace(decision, score=float(self.questions))
+                decision = replace(decision, score=float(self.questions))
+            return decision, known
+
+        def act(self, step, state):
+            decision = super().act(step, state)
             changes = {"a bound over τ": {"bound": 9.0}, "another threshold": {"threshold": 7.0}}.get(how, {})
             self.last = replace(decision, evidence=tuple(replace(bound, **changes) for bound in decision.evidence))
             return self.last

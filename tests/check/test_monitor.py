@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from check.cases import feed, linear, outcomes
-from tether.check.monitor import SHARES, Alarm, Monitor
+from tether.check.monitor import SHARES, Alarm, Monitor, loss_evidence
 from tether.errors import InputError, StateFileError
 from worlds import simplex_problem
 
@@ -121,11 +121,39 @@ def test_a_reward_that_is_not_linear_warns_and_trips_only_on_request(trips):
     assert (monitor.alarm is not None) is trips
 
 
-def test_a_missing_cost_changes_nothing():
-    monitor = Monitor(simplex_problem())
-    monitor.observe(0, np.full(4, 0.25), None, 0.3)
-    assert monitor.observations == 0
-    assert monitor.to_json() == Monitor(simplex_problem()).to_json()
+def test_a_missing_cost_changes_no_test_but_that_of_losses():
+    monitor, other = Monitor(simplex_problem()), Monitor(simplex_problem())
+    for number, (x, z) in enumerate(outcomes(0, 300, linear)):
+        monitor.observe(0, x, z)
+        other.observe(0, x, z)
+        if number % 3 == 0:
+            other.observe(0, np.full(4, 0.25), None, 0.3)
+    assert other.observations == monitor.observations == 300
+    mine, theirs = monitor.evidence()[0], other.evidence()[0]
+    assert {test: mine[test] for test in mine if test != "loss"} == {
+        test: theirs[test] for test in mine if test != "loss"
+    }
+    assert mine["loss"] != theirs["loss"]
+
+
+def test_the_evidence_on_losses_by_hand():
+    """n = 2, k = 2: 2³ ∫_{½}^1 p² dp = 8 · (1 − ⅛)/3 = 7/3; k = 1: 8 ∫ p(1−p) dp = 8/12; k = 0: 8 · (1/24) = 1/3."""
+    values = np.exp(loss_evidence(np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [0.0, 0.0]])))
+    np.testing.assert_allclose(values, [7 / 3, 2 / 3, 1 / 3, 1.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("by_chance", [True, False])
+def test_costs_that_get_lost_because_they_are_high_raise_the_alarm(by_chance):
+    """Six runs of 2000 outcomes: 30 % lost by chance, or all that read more than the median. Level 0.01 a run."""
+    for seed in range(6):
+        stream, rng = list(outcomes(seed, 2000, linear)), np.random.default_rng([seed, 1])
+        median = np.median([z[0] for _, z in stream])
+        monitor = Monitor(simplex_problem())
+        for x, z in stream:
+            lost = rng.uniform() < 0.3 if by_chance else z[0] > median
+            monitor.observe(0, x, None if lost else z)
+        assert (monitor.alarm is None) == by_chance
+        assert by_chance or (monitor.alarm.test == "loss" and "dearer one in" in str(monitor.alarm))
 
 
 def test_features_are_measured_in_units_of_their_declared_norm():

@@ -12,6 +12,7 @@ from tether.errors import InputError, StoreError, TetherError
 from tether.live.audit import replay
 from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
+from tether.live.policy import Guards
 from tether.live.records import (
     AlreadyRecorded,
     Certificate,
@@ -107,19 +108,57 @@ def test_another_outcome_for_the_same_decision_is_refused(world, other):
     assert advisor.replica.to_bytes() == before
 
 
-def test_outcomes_may_come_late_out_of_order_or_never(world):
-    """What is learned depends on the order of the log, not on the order of the decisions."""
-    advisor = live_advisor(world.problem)
+def test_costs_take_effect_in_the_order_of_decisions(world):
+    """What came early waits for what was decided before it; what is lost is waited for no longer."""
+    now = [1000.0]
+    advisor = live_advisor(world.problem, clock=lambda: now[0])
     plant = Plant(world.true_gamma)
-    decisions = [advisor.decide(plant.state()) for _ in range(12)]
-    for decision in [*decisions[8:], *decisions[2:6]]:  # 0, 1, 6 and 7 never come
-        advisor.record(decision.id, 0.1, plant.measure(0, decision.feature))
-    assert advisor.status().outcomes == advisor.replica.learner.version == 8
-    assert advisor.status().decisions == 12
-    late = advisor.decide(0)
-    assert late.certificate.data_version == 8
-    advisor.record(decisions[0].id, 0.1, plant.measure(0, decisions[0].feature))
-    assert advisor.replica.learner.version == 9
+    decisions = []
+    for _ in range(12):
+        decisions.append(advisor.decide(plant.state()))
+        now[0] += 1.0
+
+    def record(*numbers):
+        for n in numbers:
+            advisor.record(decisions[n].id, 0.1, plant.measure(0, decisions[n].feature))
+
+    record(8, 9, 10, 11, 2, 3, 4, 5)
+    status = advisor.status()
+    assert (status.outcomes, status.decisions, status.open, status.waiting) == (8, 12, 4, 8)
+    assert (status.waiting_for, status.waiting_since) == (decisions[0].id, 1000.0)
+    assert advisor.replica.learner.version == advisor.replica.learner.gate.count.sum() == 0
+    record(0)
+    assert advisor.replica.learner.version == 1
+    record(1)
+    assert advisor.decide(0).certificate.data_version == 6, "0 to 5: the costs of 8 to 11 wait for 6"
+    advisor.lose(decisions[6].id, by="me", why="the sensor was off")
+    assert advisor.replica.learner.version == 7
+    with pytest.raises(AlreadyRecorded, match=r"declared lost.*'the sensor was off'"):
+        record(6)
+    with pytest.raises(AlreadyRecorded, match="has an outcome already"):
+        advisor.lose(decisions[5].id, by="me", why="a mistake")
+    record(7)
+    status = advisor.status()
+    assert (status.waiting, status.waiting_for, status.lost, status.data_version) == (0, "", 1, 12)
+    last = advisor.decide(0)
+    assert {limit.lost for limit in last.certificate.limits} == {0 if last.is_baseline else 1}
+    again = Advisor(world.problem, advisor.store)
+    assert again.replica.to_bytes() == advisor.replica.to_bytes()
+
+
+def test_what_is_late_beyond_the_limit_is_lost(world):
+    now = [0.0]
+    advisor = live_advisor(world.problem, guards=Guards(lost_after=60.0), clock=lambda: now[0])
+    first, second = advisor.decide(0), advisor.decide(1)
+    advisor.record(second.id, 0.1, 0.2)
+    now[0] = 61.0
+    third = advisor.decide(0)
+    assert third.certificate.data_version == 0, "the loss is logged after it"
+    assert (advisor.status().lost, advisor.status().data_version) == (1, 2)
+    lost = [entry.body for entry in advisor.store.read() if entry.kind == "lost"]
+    assert lost == [{"decision_id": first.id, "by": "lost_after", "why": "no outcome within 60 s"}]
+    with pytest.raises(AlreadyRecorded, match="too late"):
+        advisor.record(first.id, 0.1, 0.2)
 
 
 def test_a_missing_cost_never_changes_the_cost_sums(world):
@@ -301,8 +340,8 @@ def test_a_log_of_another_edition_is_refused_and_not_misread(world):
     store = MemoryStore()
     Advisor(world.problem, store)
     first = store.read()[0]
-    assert first.body["edition"] == 3
-    editions = ({**first.body, "edition": edition} for edition in (1, 2))
+    assert first.body["edition"] == 4
+    editions = ({**first.body, "edition": edition} for edition in (1, 2, 3))
     for told in (*editions, {name: each for name, each in first.body.items() if name != "edition"}):
         older = MemoryStore()
         older.append([Draft("configured", told)])

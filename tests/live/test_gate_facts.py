@@ -472,7 +472,7 @@ def test_bytes_of_the_format_before_facts_are_refused():
     *_, (learner, *_) = taught(4)
     with zipfile.ZipFile(io.BytesIO(learner.to_bytes())) as packed:
         files = {name: packed.read(name) for name in packed.namelist()}
-    files["learner.json"] = files["learner.json"].replace(b"tether-learner-2", b"tether-learner-1")
+    files["learner.json"] = files["learner.json"].replace(b"tether-learner-3", b"tether-learner-2")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in files.items():

@@ -29,9 +29,12 @@ def outcome(n, step, state, feature, cost, reward=0.4, after=1, known=None):
     )
 
 
-def event_at(entry):
-    """What a fold over the log takes: the place and the event."""
-    return entry.seq, event_of(entry)
+def fold(learner, entry):
+    """Apply an entry; the decision that an outcome belongs to is taken as made just before."""
+    event = event_of(entry)
+    if isinstance(event, OutcomeRecorded):
+        learner.agent.order.expect(event.decision_id, event.step, np.array(event.feature))
+    learner.apply(entry.seq, event)
 
 
 def some_entries(world, count, *, missing=(), seed=2):
@@ -58,7 +61,7 @@ def test_proposals_are_those_of_slucb_qvi_bit_for_bit(world):
     plain = SlucbQvi(world.problem, live_config(world.problem))
     plain.plan()
     for entry in some_entries(world, 60):
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
         body = entry.body
         plain.observe(
             Transition(
@@ -106,7 +109,7 @@ def test_a_table_is_looked_up_once_and_functions_every_time(world):
 def test_proposing_changes_nothing(world):
     learner = Learner(world.problem)
     for entry in some_entries(world, 40):
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
     before = learner.to_bytes()
     for step in range(2):
         for state in range(4):
@@ -122,7 +125,7 @@ def test_a_missing_cost_never_changes_the_cost_sums(world):
     learner, expected = Learner(world.problem, watch=False), Learner(world.problem, watch=False)
     for entry in entries:
         cost, gate = learner.agent.costs.moment.copy(), learner.gate.gram.copy()
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
         if entry.body["cost"] is None:
             assert np.array_equal(learner.agent.costs.moment, cost)
             assert np.array_equal(learner.gate.gram, gate)
@@ -139,7 +142,7 @@ def test_a_missing_cost_never_changes_the_cost_sums(world):
 def test_the_gates_sums_are_the_learners_own(world):
     learner = Learner(world.problem, watch=False)
     for entry in some_entries(world, 200):
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
     assert np.allclose(learner.gate.gram, learner.agent.costs.gram, rtol=1e-13, atol=0)
     assert np.allclose(learner.gate.moment, learner.agent.costs.moment, rtol=1e-12, atol=1e-15)
     assert learner.gate.count.tolist() == [100, 100]
@@ -150,13 +153,13 @@ def test_bytes_restore_everything_and_the_future_is_the_same(world, watch):
     entries = some_entries(world, 90)
     learner = Learner(world.problem, watch=watch)
     for entry in entries[:50]:
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
     again = Learner(world.problem).restored(learner.to_bytes())
     assert (again.seq, again.version) == (50, 50)
     assert again.to_bytes() == learner.to_bytes()
     for entry in entries[50:]:
-        learner.apply(*event_at(entry))
-        again.apply(*event_at(entry))
+        fold(learner, entry)
+        fold(again, entry)
         assert again.model_hash(0) == learner.model_hash(0)
     assert again.to_bytes() == learner.to_bytes()
     decision, other = learner.propose(0, 2), again.propose(0, 2)
@@ -167,10 +170,10 @@ def test_the_same_entries_give_the_same_bytes_and_others_do_not(world):
     entries = some_entries(world, 30)
     one, two, shorter = (Learner(world.problem) for _ in range(3))
     for entry in entries:
-        one.apply(*event_at(entry))
-        two.apply(*event_at(entry))
+        fold(one, entry)
+        fold(two, entry)
     for entry in entries[:-1]:
-        shorter.apply(*event_at(entry))
+        fold(shorter, entry)
     assert one.to_bytes() == two.to_bytes() != shorter.to_bytes()
     assert one.model_hash(1) == two.model_hash(1) != shorter.model_hash(1)
 
@@ -191,9 +194,9 @@ def test_bytes_of_another_problem_configuration_or_nonsense_are_refused(world):
 def test_a_gap_in_the_log_is_refused(world):
     entries = some_entries(world, 3)
     learner = Learner(world.problem)
-    learner.apply(*event_at(entries[0]))
+    fold(learner, entries[0])
     with pytest.raises(InputError, match="entry 3 cannot follow entry 1"):
-        learner.apply(*event_at(entries[2]))
+        fold(learner, entries[2])
     assert learner.seq == 1
 
 
@@ -203,7 +206,7 @@ def test_an_outcome_that_does_not_fit_the_problem_says_so_and_changes_nothing(wo
     learner = Learner(world.problem)
     before = learner.to_bytes()
     with pytest.raises(InputError, match=r"entry 1 .*does not fit this problem.*new log"):
-        learner.apply(*event_at(store.read()[0]))
+        fold(learner, store.read()[0])
     assert learner.to_bytes() == before
 
 
@@ -229,13 +232,13 @@ def test_an_alarm_is_part_of_the_state_and_ends_with_its_reset():
         store.append([outcome(n, 0, 0, x, [0.3 if n % 2 else 3.0]).draft()])  # scatters 27 σ
     learner = Learner(world.problem)
     for entry in store.read():
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
     assert learner.alarm is not None
     restored = Learner(world.problem).restored(learner.to_bytes())
     assert restored.alarm == learner.alarm
     assert restored.propose(0, 0).reason == "tripped"
     store.append([AlarmReset(by="me", why="the sensor was broken").draft()])
-    restored.apply(*event_at(store.read(64)[0]))
+    fold(restored, store.read(64)[0])
     assert restored.alarm is None
     assert restored.propose(0, 0).reason != "tripped"
 
@@ -246,7 +249,7 @@ def test_a_proposal_is_kept_until_something_is_learned_and_no_longer(world, monk
     monkeypatch.setattr(learner.agent, "propose", lambda *args: asked.append(args) or plain(*args))
     entries = some_entries(world, 40)
     for count, entry in enumerate(entries, start=1):
-        learner.apply(*event_at(entry))
+        fold(learner, entry)
         fresh = plain(0, 1, learner.look_up(1), 0.0)
         for _ in range(3):
             kept = learner.propose(0, 1)

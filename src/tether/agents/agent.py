@@ -4,6 +4,7 @@ It does not own the loop: plan once per episode, then act and observe once per s
 a test and a live system. What differs between algorithms is their `Rules`, and a few methods that they override.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import isfinite, log
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_che
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.check.monitor import Monitor
 from tether.errors import InputError, StateFileError, TetherError
 from tether.kernels.compiled import replaced
@@ -47,6 +49,9 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 Arrays = dict[str, NDArray[np.generic]]
 Fact = tuple[Array, Array]
 """The safe feature f (d,) of a state and the known cost τ_s (M,) of its safe action."""
+
+WARN_AT = (100, 10_000)
+"""So many outcomes that wait for one decision are worth a warning: somebody may have forgotten it."""
 
 GROWTH = 0.25
 """What "on-growth" waits for: so many more outcomes, as a part of those that the last plan had.
@@ -210,18 +215,12 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
     return numbers.reshape(m)
 
 
-def check_decision(t: Transition, outstanding: dict[int, int]) -> None:
-    """An outcome belongs to a decision of this agent that has none yet (`outstanding`: id -> step), or to none."""
-    if t.decision_id is None:
-        return
-    if not isinstance(t.decision_id, int | np.integer) or t.decision_id not in outstanding:
-        raise InputError(
-            f"decision {t.decision_id!r} has no outstanding outcome: either its outcome was recorded before, or "
-            "this agent never made it. An outcome is counted exactly once."
-        )
-    made = outstanding[t.decision_id]
-    if made != t.step:
-        raise InputError(f"decision {t.decision_id} was made at step {made}, but its outcome says step {t.step}.")
+def check_decision(t: Transition, order: OutcomeOrder) -> None:
+    """An outcome belongs to a decision of this agent that has none yet, or to none."""
+    if t.decision_id is not None:
+        made = order.expected(t.decision_id).step
+        if made != t.step:
+            raise InputError(f"decision {t.decision_id} was made at step {made}, but its outcome says step {t.step}.")
 
 
 # The engine
@@ -239,7 +238,8 @@ class LeastSquaresAgent:
         current: the plan of the present episode, made when `plan_version` outcomes were known (-1: never).
         planned_growth: log det A of costs and of values, and the facts, at the last plan: (3, G).
         data_version: number of outcomes learned from.
-        open_decisions: id and step of every decision whose outcome is not known yet.
+        order: decisions whose outcome is not known yet, and outcomes whose costs wait for those before them.
+        lost: outcomes of each stage that have taken effect without a cost, (G,).
         watch: tests the assumptions online, and is saved with the agent. Set it before the first outcome.
         origins: what evidence says of its cost radius and of its value radius.
     """
@@ -279,7 +279,8 @@ class LeastSquaresAgent:
         self.visited = Visited(stages, horizon, m, d) if config.backup == "lean" else None
         self.known: list[KnownState] = []
         self.slots: dict[StateKey, int] = {}
-        self.open_decisions: dict[int, int] = {}
+        self.order = OutcomeOrder(stages)
+        self.lost = np.zeros(stages, dtype=np.int64)
         self.decisions = 0
         self.data_version = 0
         self.plan_version = -1
@@ -414,18 +415,27 @@ class LeastSquaresAgent:
         return "" if self.watch is None or self.watch.alarm is None else str(self.watch.alarm)
 
     def act(self, step: int, state: State) -> Decision:
-        """Line 9 of Algorithm 1, with the bound that justifies the action."""
+        """Line 9 of Algorithm 1, with the bound that justifies the action. It is to be played: its outcome is expected.
+
+        Costs of later outcomes take effect after it; `peek` only asks.
+        """
+        decision, known = self._answer(step, state)
+        self.note_decision(decision, known)
+        return decision
+
+    def peek(self, step: int, state: State) -> Decision:
+        """What `act` would answer. Nothing is expected to come of it."""
+        return self._answer(step, state)[0]
+
+    def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         check_step(step, self.problem.horizon)
         slot = self.slots.get(self.problem.key_of(state))
         known = self.look_up(state) if slot is None else self.known[slot]
         if self.plan_version < 0:
             self.plan()
         if slot is not None and slot < self.current.planned[0] and not self.tripped_by:
-            decision = self.decide(step, state, known, self.current, slot)
-        else:
-            decision = self.propose(step, state, known)
-        self.note_decision(decision, known)
-        return decision
+            return self.decide(step, state, known, self.current, slot), known
+        return self.propose(step, state, known), known
 
     def propose(self, step: int, state: State, known: KnownState | None = None, coin: float | None = None) -> Decision:
         """The decision from the newest cost data and the last plan's values; nothing is noted.
@@ -441,7 +451,7 @@ class LeastSquaresAgent:
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
         """Expect the outcome of a decision that was made in a state of which so much was known."""
-        self.open_decisions[decision.id] = int(decision.step)
+        self.order.expect(decision.id, int(decision.step), decision.feature)
         self.last_question = (decision.id, known.actions.phi_0, known.baseline_cost[decision.step].copy())
         self.decisions += 1
 
@@ -496,7 +506,7 @@ class LeastSquaresAgent:
         # whatever a warm-up has measured is a gap, not a known cost
         costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
         limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, strict=True)
-        origin, facts = self.origins[0], int(plan.facts[at])
+        origin, facts, lost = self.origins[0], int(plan.facts[at]), int(self.lost[self.stage_of(step)])
         return Decision(
             id=self.decisions,
             step=step,
@@ -506,7 +516,16 @@ class LeastSquaresAgent:
             is_baseline=row < 0,
             reason=reason,
             evidence=tuple(
-                CostBound(float(bound), float(tau), Radius(float(radius), origin), float(cost), self.bounds, facts)
+                CostBound(
+                    bound=float(bound),
+                    threshold=float(tau),
+                    radius=Radius(float(radius), origin),
+                    baseline_cost=float(cost),
+                    bounds=self.bounds,
+                    facts=facts,
+                    lost=lost,
+                    lost_as=self.problem.lost,
+                )
                 for bound, tau, radius, cost in limits
             ),
             value_radius=Radius(float(self.rules.value_radius[step]), self.origins[1]),
@@ -527,16 +546,37 @@ class LeastSquaresAgent:
         """Whether the safe cost of a state is remembered once an outcome was seen there."""
         return self.rules.memory == VISITED and not self._costs_are_unknown
 
+    @property
+    def open_decisions(self) -> dict[Any, int]:
+        """Id and step of every decision whose outcome is not known yet."""
+        return self.order.open
+
     def observe(self, transition: Transition) -> None:
-        """Add one outcome to the sums. Everything is checked before anything changes."""
+        """Add one outcome to the sums. Everything is checked before anything changes.
+
+        Its cost takes effect when all decisions of its stage before it have their outcome; `lose` says that one will
+        never come. An outcome without a decision_id counts at once: its order is the caller's affair.
+        """
         check_step(transition.step, self.problem.horizon)
         self.learn(transition, self._fact_of(transition))
+        for blocked in self.order.blocked:
+            if blocked.waiting in WARN_AT:
+                warnings.warn(
+                    f"{blocked.waiting} outcomes wait for that of decision {blocked.id}, so nothing is learned from "
+                    "their costs: observe() it; lose() it if it will never come; withdraw() it if it was not played. "
+                    "To ask without playing, use peek().",
+                    stacklevel=2,
+                )
 
-    def learn(self, transition: Transition, fact: Fact | None) -> None:
-        """`observe`, with the fact to remember, if any: for those who know what was declared when it was decided."""
+    def learn(self, transition: Transition, fact: Fact | None) -> list[CostOutcome]:
+        """`observe`, with the fact to remember, if any: for those who know what was declared when it was decided.
+
+        Returns the outcomes whose costs take effect now, in their order. Rewards and next states, which no bound rests
+        on, are learned at once.
+        """
         t = transition
         check_step(t.step, self.problem.horizon)
-        check_decision(t, self.open_decisions)
+        check_decision(t, self.order)
         reward, costs = checked_reward(t.reward), checked_costs(t.cost, self.problem, needed=self.rules.penalty != 0.0)
         feature = checked_feature(t.feature, self.problem)
         key = None if self.watch is None else self.problem.key_of(t.state)
@@ -544,23 +584,39 @@ class LeastSquaresAgent:
         next_slot = self._next_slot(t, stage, feature)
         numbers = np.full(1 + self.problem.constraints, np.nan)
         numbers[0] = reward
-        if costs is not None:
+        if costs is not None and self.rules.penalty != 0.0:
             numbers[1:] = costs
         observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
-        if fact is not None:
+        outcome = CostOutcome(t.step, feature, costs, reward, key)
+        due = self._take_effect([outcome] if t.decision_id is None else self.order.settle(t.decision_id, outcome))
+        if fact is not None:  # it holds whenever it comes
             self.remember(stage, *fact)
-        if self.watch is not None:
-            self.watch.observe(t.step, feature, costs, reward, key)
-        if t.decision_id is not None:
-            del self.open_decisions[t.decision_id]
-        self.data_version += 1
+        return due
 
-    def learn_cost(self, step: int, feature: Array, costs: Array) -> None:
-        """Add a cost (M,) without a reward, as old data have it. The caller has checked it."""
-        observe_cost(self.costs, self.stage_of(step), feature, costs, self.scratch.vectors)
+    def lose(self, decision_id: Any) -> list[CostOutcome]:
+        """The outcome of this decision will never come: it counts as `Problem.lost` says. Returns what takes effect."""
+        return self._take_effect(self.order.lose(decision_id))
+
+    def withdraw(self, decision_id: Any) -> list[CostOutcome]:
+        """Forget a decision that was never played, so that nothing waits for it. Returns what takes effect."""
+        return self._take_effect(self.order.withdraw(decision_id))
+
+    def _take_effect(self, outcomes: list[CostOutcome]) -> list[CostOutcome]:
+        """Add the costs of outcomes whose turn has come."""
+        for outcome in outcomes:
+            self.learn_cost(outcome)
+        return outcomes
+
+    def learn_cost(self, outcome: CostOutcome) -> None:
+        """Add one cost, which was checked, to the regression: all decisions before it have had their turn."""
+        stage = self.stage_of(outcome.step)
+        if outcome.cost is None:
+            self.lost[stage] += 1
+        elif self.rules.conditioning != TOLD:
+            observe_cost(self.costs, stage, outcome.feature, outcome.cost, self.scratch.vectors)
         if self.watch is not None:
-            self.watch.observe(step, feature, costs)
-        self.note_steps(1)
+            self.watch.observe(outcome.step, outcome.feature, outcome.cost, outcome.reward, outcome.key)
+        self.data_version += 1
 
     def remember(self, stage: int, phi_0: Array, baseline_cost: Array) -> None:
         """Remember the safe cost (M,) of one state: γ* satisfies ⟨γ*, f⟩ = τ_s, up to the declared error."""
@@ -602,7 +658,7 @@ class LeastSquaresAgent:
         """Every array that the future depends on, but for a lean backup's, by its dotted name."""
         groups = {"tables": self.tables, "plan": self.current, "costs": self.costs, "values": self.values}
         named = {name: array for part, group in groups.items() for name, array in arrays_in(group, part)}
-        return {**named, "planned_growth": self.planned_growth}
+        return {**named, "planned_growth": self.planned_growth, "lost": self.lost}
 
     def save(self, path: Path) -> None:
         """Write everything that the future depends on, in one file without pickle; atomic on a crash."""
@@ -613,7 +669,7 @@ class LeastSquaresAgent:
             "config": asdict(self.config),
             "problem": state_file.fingerprint(self.problem),
             "keys": [state_file.encode_key(key) for key in self.slots],
-            "open": [[decision, step] for decision, step in self.open_decisions.items()],
+            "order": self.order.to_json(),
             "decisions": self.decisions,
             "outcomes": self.data_version,
             "plan_version": self.plan_version,
@@ -645,13 +701,13 @@ class LeastSquaresAgent:
                 state_file.take_visited(agent.visited, problem, extras["visited"], arrays, agent.look_up)
             if "watch" in extras:
                 agent.watch = Monitor.from_json(problem, extras["watch"])
+            agent.order.take_json(manifest.order, problem.dimension, problem.constraints)
             here = [(agent.known[slot], agent.look_up(state)) for slot, state in state_file.listed(problem, keys)]
         except (TetherError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise StateFileError(f"{path} does not fit this agent: {error}.") from error
         for saved, known in here:
             if not state_file.is_same(saved, known):
                 raise StateFileError(f"{path} was saved with other features or safe costs for state {saved.key!r}.")
-        agent.open_decisions = dict(manifest.open)
         agent.decisions, agent.data_version = manifest.decisions, manifest.outcomes
         agent.plan_version = manifest.plan_version
         return agent
@@ -670,6 +726,7 @@ class LeastSquaresAgent:
         self.tables, self.current = filled(self.tables, "tables", arrays), filled(self.current, "plan", arrays)
         self.costs, self.values = filled(self.costs, "costs", arrays), filled(self.values, "values", arrays)
         self.planned_growth = np.asarray(arrays["planned_growth"], dtype=np.float64)
+        self.lost = np.asarray(arrays["lost"], dtype=np.int64)
         self._make_room()
         self.known = [state_file.known_state(self.tables, key, slot) for key, slot in self.slots.items()]
 

@@ -154,16 +154,28 @@ class CertifiedAgent:
             self._prepared = plans
 
     def act(self, step: int, state: State) -> Decision:
-        """What `choose` picks, with its evidence; a_0(s) where nothing else is certified or a watch has tripped."""
+        """What `choose` picks, with its evidence; a_0(s) where nothing else is certified or a watch has tripped.
+
+        The core notes the decision, so that its outcome is counted exactly once, and in its turn.
+        """
+        decision, known = self._answer(step, state)
+        self.core.note_decision(decision, known)
+        return decision
+
+    def peek(self, step: int, state: State) -> Decision:
+        """What `act` would answer. Nothing is expected to come of it."""
+        return self._answer(step, state)[0]
+
+    def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         if self.core.current.made[0] == 0:
             self.core.plan()
         self._draw()
         options = certified_set(self.core, step, state)
         if options.trouble == ENDED or self.core.tripped_by:
-            return self.core.act(step, state)
+            return self.core.peek(step, state), options.known
         last = len(options.lengths)
         if options.trouble != BEST:
-            return self._decided(options, last, options.trouble)
+            return self._decided(options, last, options.trouble), options.known
         row = int(self.choose(options))
         if row not in options.certified:
             raise InputError(
@@ -171,20 +183,25 @@ class CertifiedAgent:
                 f"{state!r}: pick one of options.certified = {options.certified}."
             )
         reason = BEST if row < last else BASELINE_BEST if len(options.certified) > 1 else ONLY_BASELINE
-        return self._decided(options, row, reason)
+        return self._decided(options, row, reason), options.known
 
     def _decided(self, options: CertifiedSet, row: int, reason: int) -> Decision:
-        """The core notes the decision, so that its outcome is counted exactly once."""
         plan, is_safe = options.plan, row == len(options.lengths)
         plan.row[0, 0], plan.length[0, 0] = (-1, 0.0) if is_safe else (row, options.lengths[row])
         plan.score[0, 0], plan.reason[0, 0], plan.bound[0, 0] = options.values[row], reason, options.bounds[row]
-        decision = self.core.decide(options.step, options.state, options.known, plan)
-        self.core.note_decision(decision, options.known)
-        return decision
+        return self.core.decide(options.step, options.state, options.known, plan)
 
     def observe(self, transition: Transition) -> None:
         """Learn from one outcome."""
         self.core.observe(transition)
+
+    def lose(self, decision_id: int) -> None:
+        """The outcome of this decision will never come."""
+        self.core.lose(decision_id)
+
+    def withdraw(self, decision_id: int) -> None:
+        """Forget a decision that was never played."""
+        self.core.withdraw(decision_id)
 
     def save(self, path: Path) -> None:
         """Write what was learned."""

@@ -15,6 +15,7 @@ from tether.agents.agent import (
     checked_reward,
     plain_rules,
 )
+from tether.agents.outcome_order import CostOutcome
 from tether.errors import InputError
 from tether.problem.problem import KnownState, Problem
 from tether.records import Transition
@@ -103,11 +104,11 @@ class PenalisedLsvi(LsviUcb):
         """The price is subtracted outcome by outcome."""
         return True
 
-    def learn(self, transition: Transition, fact: Fact | None) -> None:
+    def learn(self, transition: Transition, fact: Fact | None) -> list[CostOutcome]:
         """Learn from r − λ' Σ_j z_j / τ_j."""
         costs = checked_costs(transition.cost, self.problem, needed=True)
         price = 0.0 if costs is None else float(self.price @ costs)
-        super().learn(replace(transition, reward=checked_reward(transition.reward) - price), fact)
+        return super().learn(replace(transition, reward=checked_reward(transition.reward) - price), fact)
 
 
 def penalised(problem: Problem, config: LsviConfig) -> LsviUcb:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from tether.agents.agent import Fact, LeastSquaresAgent, LeastSquaresConfig, checked_costs, plain_rules
+from tether.agents.outcome_order import CostOutcome
 from tether.errors import AssumptionError, InputError
 from tether.kernels.model import (
     ADAPTIVE,
@@ -193,14 +194,14 @@ class SlucbQvi(LeastSquaresAgent):
             return np.full(problem.constraints, np.nan)
         return np.array([tau - warmup_gap(noise, episodes, rounds) for _, noise, tau in limits])
 
-    def learn(self, transition: Transition, fact: Fact | None) -> None:
+    def learn(self, transition: Transition, fact: Fact | None) -> list[CostOutcome]:
         """Also average the cost of a_0(s) at (s, h) until the warm-up's test is passed; then stop counting."""
         t = transition
         known = self.look_up(t.state) if self.rules.warms_up else None
-        super().learn(t, fact)
+        effective = super().learn(t, fact)
         costs = None if known is None else checked_costs(t.cost, self.problem, needed=False)
         if known is None or costs is None or not np.isnan(known.baseline_cost[t.step]).any():
-            return
+            return effective
         if np.array_equal(t.feature, known.actions.phi_0):
             rounds, total = self.warmup.get((t.step, known.key), (0, np.zeros_like(costs)))
             self.warmup[t.step, known.key] = (rounds + 1, total + costs)
@@ -209,6 +210,7 @@ class SlucbQvi(LeastSquaresAgent):
                 self.tables.baseline_cost[t.step, slot] = self.known[slot].baseline_cost[t.step] = measured
             if self.visited is not None and known.key in self.visited.index:
                 self.visited.baseline_cost[self.visited.index[known.key], t.step] = measured
+        return effective
 
     def extras(self) -> dict[str, Any]:
         """The warm-up's counts."""

@@ -47,7 +47,7 @@ class Manifest(BaseModel):
     config: dict[str, Any]
     problem: dict[str, Any]
     keys: list[Any]
-    open: list[tuple[NonNegativeInt, NonNegativeInt]]
+    order: list[dict[str, Any]]
     decisions: NonNegativeInt
     outcomes: NonNegativeInt
     plan_version: int
@@ -55,7 +55,8 @@ class Manifest(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if any(decision >= self.decisions for decision, _ in self.open) or self.plan_version > self.outcomes:
+        made = [id for entry in self.order if isinstance(id := entry.get("id"), int)]
+        if any(not 0 <= id < self.decisions for id in made) or self.plan_version > self.outcomes:
             raise ValueError("its counters contradict each other")
         return self
 
@@ -139,6 +140,8 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "baseline_cost_known": problem.baseline_cost is not None,
         "baseline_cost_error": list(problem.baseline_cost_error),
         "feature_norm": float(problem.feature_norm),
+        "lost": problem.lost,
+        "cost_range": None if problem.cost_range is None else [list(pair) for pair in problem.cost_range],
     }
 
 
@@ -222,6 +225,7 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
         "values.updates": np.inf,
         "costs.facts.rank": dimension,
         "costs.facts.count": np.inf,
+        "lost": np.inf,
     }
     for name, most in ranges.items():
         values = np.asarray(saved[name], dtype=np.float64)

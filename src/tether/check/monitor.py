@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
+from scipy.special import betainc, betaln
 
 from tether.errors import InputError, StateFileError
 from tether.problem.problem import Problem
@@ -163,6 +164,23 @@ class Alternatives:
         return extra
 
 
+# Whether costs get lost because they are high.
+
+
+def loss_evidence(losses: Array) -> Array:
+    """log e-value that the dearer of two neighbours loses its cost more often: (C, 3) -> (C,); docs/check.md.
+
+    Of two decisions in a row that lost one cost, each is as likely to be the one if losing does not depend on the cost:
+    the dearer one was it in k of n such pairs, each with probability p <= ½. Mixing (2p)^k (2 − 2p)^{n−k} over uniform
+    p in [½, 1] gives 2^{n+1} ∫ p^k (1−p)^{n−k} dp, a supermartingale in n whatever p <= ½ is, and also if it changes.
+    """
+    dearer, cheaper = losses[:, 0], losses[:, 1]
+    n = dearer + cheaper
+    tail = betainc(cheaper + 1.0, dearer + 1.0, 0.5)  # of the beta distribution, over [½, 1]
+    log_e: Array = (n + 1.0) * log(2.0) + betaln(dearer + 1.0, cheaper + 1.0) + np.log(np.maximum(tail, 1e-300))
+    return log_e
+
+
 # What the online tests remember of one step h: sums, and copies of some of them from earlier times.
 
 FIRST_MARK, MARKS = 16, 6
@@ -195,13 +213,16 @@ class Sums:
     fitted: Array  # direction of the last ridge estimate, as of the last look (C, d)
     mark_gram: Array  # `gram` as it was after 16·2^k observations, the latest last (6, d+1, d+1)
     mark_moment: Array  # (6, C, d+1)
+    losses: Array  # pairs of which the dearer, and of which the cheaper decision lost its cost (C, 2)
+    neighbour: Array  # the first of the next pair: its predicted costs, 1 if it was lost, 1 if there is one (C + 2,)
 
     @classmethod
     def empty(cls, dimension: int, columns: int, extras: int) -> Self:
         """Nothing seen yet."""
         d, c, p = dimension, columns, extras
         shapes = ((3,), (d + 1, d + 1), (c, d + 1), (c,), (p,), (p, d), (c, p), (p, d), (p, d), (c, d))
-        sums = cls(*(np.zeros(shape) for shape in (*shapes, (MARKS, d + 1, d + 1), (MARKS, c, d + 1))))
+        marks = (MARKS, d + 1, d + 1), (MARKS, c, d + 1)
+        sums = cls(*(np.zeros(shape) for shape in (*shapes, *marks, (c, 2), (c + 2,))))
         sums.counts[1] = LOOK_EVERY + d // 4
         return sums
 
@@ -232,6 +253,18 @@ class Sums:
             self.mark_gram = np.concatenate((self.mark_gram[1:], self.gram[None]))
             self.mark_moment = np.concatenate((self.mark_moment[1:], self.moment[None]))
             self.counts[2] += 1.0
+
+    def close(self, x: Array, lost: bool) -> None:
+        """A decision has its cost, or has lost it; every second one is compared with the one before."""
+        predicted, before = self.fitted @ x, self.neighbour[:-2]
+        if not self.neighbour[-1]:
+            self.neighbour = np.concatenate((predicted, [float(lost), 1.0]))
+            return
+        self.neighbour[-1] = 0.0
+        if bool(self.neighbour[-2]) != lost:
+            dearer = (predicted > before) if lost else (before > predicted)
+            self.losses[:, 0] += dearer
+            self.losses[:, 1] += ~dearer & (predicted != before)
 
     @property
     def is_due(self) -> bool:
@@ -270,8 +303,8 @@ class Sums:
 
 # The monitor itself.
 
-FORMAT = "tether-monitor-1"
-SHARES = {"noise": 0.25, "norm": 0.125, "shape": 0.375, "drift": 0.25}
+FORMAT = "tether-monitor-2"
+SHARES = {"noise": 0.2, "norm": 0.1, "shape": 0.35, "drift": 0.25, "loss": 0.1}
 """How the level is divided among the tests."""
 
 LARGEST = 1e300
@@ -284,6 +317,9 @@ MESSAGES = {
     "shape": "the costs also depend on {extra}, which the features leave out. Add a feature for it",
     "drift": "the costs of the same features have changed since observation {since} of this step. Start anew with "
     "reset(why), or make what changed a feature",
+    "loss": "costs get lost more often where higher ones are expected: of two neighbouring decisions of which one lost "
+    "its cost, it was the dearer one in {lost}, so what is left is biased. Find out why, or declare lost='worst-case' "
+    "with a cost_range and start anew",
     "numbers": "the sums behind the tests are no longer finite. Look for absurd costs",
 }
 
@@ -374,11 +410,14 @@ class Monitor:
     def observe(
         self, step: int, feature: Array, cost: Array | None, reward: float = 0.0, state: StateKey | None = None
     ) -> None:
-        """Take one outcome into account: feature (d,), cost (M,) or None (then nothing is tested).
+        """Take one outcome into account: feature (d,), cost (M,), or None if it was lost (was that by chance?).
 
         `state`, a hashable key, lets the tests see costs that depend on the state beyond its features.
         """
         if cost is None:
+            sums = self._sums[0 if self.pooled else int(step)]
+            sums.close(np.asarray(feature, dtype=np.float64) / self.problem.feature_norm, lost=True)
+            self._look_at_losses(sums)
             return
         x, z = np.asarray(feature, dtype=np.float64), np.asarray(cost, dtype=np.float64).reshape(-1)
         wanted = (self.problem.dimension,), (self.problem.constraints,)
@@ -391,6 +430,7 @@ class Monitor:
             z = np.append(z, reward)
         x = x / self.problem.feature_norm
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm at the next look
+            sums.close(x, lost=False)
             sums.add(x, self._extras.of(x, sums.fitted, state), z / self._noise)
             if sums.is_due:
                 self._look(sums)
@@ -433,6 +473,20 @@ class Monitor:
             self._note(Alarm(test, message, evidence, self.limit, sums.count, constraint))
         sums.looked(spectrum)
 
+    def _look_at_losses(self, sums: Sums) -> None:
+        """After a loss, as pairs are cheap to count: there may be nothing else to look at."""
+        if self.problem.lost == "at-random":
+            evidence = loss_evidence(sums.losses) + log(SHARES["loss"])
+            for column in range(self.problem.constraints):
+                if evidence[column] >= self.limit:
+                    message = MESSAGES["loss"].format(lost=self._lost_words(sums, column))
+                    self._note(Alarm("loss", message, float(evidence[column]), self.limit, sums.count, column))
+
+    @staticmethod
+    def _lost_words(sums: Sums, column: int) -> str:
+        dearer, cheaper = sums.losses[column]
+        return f"{dearer:.0f} of {dearer + cheaper:.0f} pairs"
+
     def _note(self, alarm: Alarm) -> None:
         if alarm.constraint >= 0 or self.trip_on_reward:
             self.alarm = self.alarm or alarm
@@ -459,9 +513,16 @@ class Monitor:
             since = [str(FIRST_MARK * 2 ** marks[int(k)]) for k in when.argmax(axis=1)]
         extra = [self._names[int(best)] for best in shape.argmax(axis=1)]
         noise, norm = log_mean(noise_evidence(spectrum, sums.count)), log_mean(norm_evidence(spectrum))
-        rows = [noise, norm, log_mean(shape), drift]
+        lost = [self._lost_words(sums, column) for column in range(len(each))]
+        rows = [noise, norm, log_mean(shape), drift, self._loss(sums)]
         shares = np.log(list(SHARES.values()))
-        return np.array(rows) + shares[:, None], spectrum, {"extra": extra, "since": since}
+        return np.array(rows) + shares[:, None], spectrum, {"extra": extra, "since": since, "lost": lost}
+
+    def _loss(self, sums: Sums) -> Array:
+        """The evidence on losses (C,), where they are said to be a matter of chance. Lost rewards threaten nothing."""
+        evidence = loss_evidence(sums.losses)
+        evidence[self.problem.constraints :] = -inf
+        return evidence if self.problem.lost == "at-random" else np.full_like(evidence, -inf)
 
     def to_json(self) -> dict[str, Any]:
         """Everything that its future depends on, as JSON; `from_json` restores it bit for bit."""

@@ -289,6 +289,11 @@ TESTS = {
         "σ is your upper bound",
         f"{PASS}; a σ too small makes every bound too small",
     ),
+    "loss": (
+        "A3: costs get lost by chance",
+        "no log was given",
+        f"{PASS} with the rows that lost their cost (NaN); or declare lost='worst-case', which assumes nothing",
+    ),
     "norm": ("A4: ‖γ*‖ <= B", "B is your upper bound", f"{PASS}; a B too small makes early bounds too small"),
 }
 """The monitor's tests: what each finding is called, and what is said of it without a log."""
@@ -308,10 +313,10 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
         return [*without_log(), judged("log", False, "no outcome has a measured cost", "log the costs")]
     in_unit = not np.isnan(log.reward).any() and log.reward.min() >= 0.0 and log.reward.max() <= 1.0
     monitor = Monitor(problem, level=level, pooled=pooled, reward_noise=0.5 if in_unit else None)
-    for row in np.flatnonzero(usable):
+    for row, measured in enumerate(usable):
         key = None if log.states is None else problem.key_of(log.states[row])
         reward = float(log.reward[row]) if in_unit else 0.0
-        monitor.observe(int(log.step[row]), log.feature[row], log.cost[row], reward, key)
+        monitor.observe(int(log.step[row]), log.feature[row], log.cost[row] if measured else None, reward, key)
     monitor.look()
     found = [_tested(test, monitor, log) for test in SHARES]
     return [
@@ -328,10 +333,18 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
     name, alarm, limit = TESTS[test][0], monitor.alarm, monitor.limit
     if alarm is not None and alarm.test in (test, "numbers"):
         return judged(name, False, str(alarm), MESSAGES[alarm.test].split(". ")[-1].format(extra="it"))
+    if test == "loss" and monitor.problem.lost == "worst-case":
+        return judged(name, True, "not needed: a lost cost counts as the worst within cost_range")
     worst = max(entry[test] for entry in monitor.evidence()[: monitor.problem.constraints])
     numbers = f"log evidence {worst:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
-    what, way_out = MESSAGES[test].format(extra="something", since="some earlier one").split(". ")
+    what, way_out = (
+        MESSAGES[test]
+        .format(extra="something", since="some earlier one", lost="most")
+        .split(". ")[:: 2 if test == "loss" else 1]
+    )
     evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
+    if test == "loss":
+        evidence = f"{int((~log.measured).sum())} of {len(log.measured)} costs are missing ({numbers})"
     if test in ("noise", "shape"):
         evidence += _held_out(monitor, log)
     return judged(name, worst < limit, evidence if worst < limit else f"{what} ({numbers})", way_out)

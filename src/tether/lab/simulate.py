@@ -200,7 +200,8 @@ def _features(world: LinearMDP, agent: Agent) -> Array:
     if isinstance(agent, RslucbQvi | AlwaysSafe):
         return agent.planned_features(range(world.state_count))
     steps, states = range(world.problem.horizon), range(world.state_count)
-    return np.array([[agent.act(step, state).mean_feature for state in states] for step in steps])
+    ask = getattr(agent, "peek", agent.act)  # an agent of one's own need not tell asking from playing
+    return np.array([[ask(step, state).mean_feature for state in states] for step in steps])
 
 
 def _note(books: Books, episode: int, decision: Decision, reward: float, world: LinearMDP) -> None:

@@ -36,6 +36,7 @@ from tether.live.records import (
     LiveDecision,
     ModeChanged,
     Order,
+    OutcomeLost,
     OutcomeRecorded,
     Recorded,
     Resumed,
@@ -149,7 +150,7 @@ class Advisor:
         self._lock = threading.RLock()
         self._recent: OrderedDict[str, DecisionMade] = OrderedDict()  # decisions that wait for their outcomes
         self._arrived: dict[int, tuple[Entry, Event]] = {}  # written here, waiting for the entries before them
-        self._notes: list[Withheld] = []
+        self._notes: list[Event] = []
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._store_error = ""
         self._store = open_store(store)
@@ -232,9 +233,11 @@ class Advisor:
         next_state: State = None,
         applied: Any = None,
     ) -> Recorded:
-        """What was seen after a decision, exactly once; durable when this returns. Late or out of order is fine.
+        """What was seen after a decision, exactly once; durable when this returns.
 
-        `cost` is None if it was not measured: then it never enters the cost regression. `applied` is what was really
+        Its cost takes effect once all decisions of its step before it have their outcome, or have lost it (`lose`, or
+        the guard `lost_after`). `cost` is None if it was not measured: it is lost then, and counts as `Problem.lost`
+        says. `applied` is what was really
         done, if that was not the decision's action: another action of D(s), or the feature (d,) of it.
         """
         item, done = self._at_once(Outcome(id, reward, cost, next_state, applied))
@@ -243,6 +246,17 @@ class Advisor:
                 if isinstance(event, OutcomeRecorded):
                     self._replica.learner.prepare(event.step)
         return cast(Recorded, done)
+
+    def lose(self, id: str, *, by: str, why: str) -> None:
+        """The outcome of this decision will never come, so that the costs of later ones need not wait for it. What it
+        counts as is said by `Problem.lost`."""
+        self._decision(id)
+        written = self._write(OutcomeLost(decision_id=id, by=_name(by), why=_name(why)))
+        if written.entry.kind != OutcomeLost.kind:
+            raise AlreadyRecorded(f"decision {id!r} has an outcome already (entry {written.entry.seq}), and it stands.")
+        with self._lock:
+            self._recent.pop(id, None)
+            self._after_outcome()
 
     def question(
         self,
@@ -289,11 +303,17 @@ class Advisor:
             start = end
         return answers
 
-    def notes(self) -> tuple[Withheld, ...]:
-        """What is to be logged of decisions that did not leave, handed over once. Nobody needs to wait for it."""
+    def notes(self) -> tuple[Event, ...]:
+        """What is to be logged of decisions that did not leave, and of outcomes that are late beyond the limit, handed
+        over once. Nobody needs to wait for it."""
         with self._lock:
             notes, self._notes = tuple(self._notes), []
-        return notes
+            limit = self._replica.ledger.guards.lost_after
+            if limit is None:
+                return notes
+            late = self._replica.learner.agent.order.older_than(float(self._clock()) - limit)
+        why = f"no outcome within {limit:g} s"
+        return (*notes, *(OutcomeLost(decision_id=id, by="lost_after", why=why) for id in late))
 
     def _at_once(self, *requests: Question | Outcome | Event) -> tuple[Item, Answer]:
         """Prepare, write and commit, here and now; returns the first request and its answer, or raises that."""
@@ -395,6 +415,11 @@ class Advisor:
             with self._lock:
                 self._recent.pop(id, None)
                 self._after_outcome()
+        elif entry.kind == OutcomeLost.kind:
+            raise AlreadyRecorded(
+                f"the outcome of decision {id!r} was declared lost in entry {entry.seq} ({entry.body['why']!r:.99}): "
+                "later costs were counted without it, and it comes too late. Is lost_after long enough?"
+            )
         elif entry.text != draft.text and canonical(entry.body) != canonical(json.loads(draft.text)):
             raise AlreadyRecorded(
                 f"decision {id!r} has another outcome already (entry {entry.seq}): an outcome is counted exactly once, "
@@ -596,7 +621,7 @@ class Advisor:
         """Where this advisor stands."""
         with self._lock:
             replica, ledger = self._replica, self._replica.ledger
-            stopped, ever = ledger.stopped, ledger.ever
+            stopped, ever, order = ledger.stopped, ledger.ever, replica.learner.agent.order
             return Status(
                 mode=ledger.mode,
                 stopped="" if stopped is None else f"by {stopped.by}: {stopped.why}",
@@ -613,6 +638,11 @@ class Advisor:
                 costs=ever.costs,
                 spent=ledger.in_window(),
                 certified=ledger.certified,
+                open=len(order.open),
+                waiting=order.waiting,
+                waiting_since=min((each.since for each in order.blocked if each.since is not None), default=0.0),
+                waiting_for=", ".join(str(each.id) for each in order.blocked),
+                lost=int(replica.learner.agent.lost.sum()),
                 unsynced=len(self._arrived),
                 store_error=self._store_error,
             )

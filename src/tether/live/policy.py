@@ -80,6 +80,8 @@ class Guards:
             without `observed_at` counts as too old.
         max_ahead: seconds by which an observation may lie in the future, and a clock behind the log, before both are
             disbelieved.
+        lost_after: seconds after which an outcome that has not come counts as lost (`Problem.lost` says what that
+            means); None waits for ever, and so do the costs of all later decisions.
     """
 
     margin_share: Share = 0.25
@@ -90,6 +92,7 @@ class Guards:
     budget_window: Window | None = None
     max_age: Seconds | None = None
     max_ahead: Seconds = 5.0
+    lost_after: Seconds | None = None
 
     def budgets(self, constraints: int) -> tuple[float, ...] | None:
         """The budget of each constraint (M,), or None."""

@@ -181,7 +181,8 @@ class Limit:
 
     `bounds` says what is bounded ("cost" or "expected cost"), `gate_bound` is what the independent gate computed
     (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts` is how many
-    remembered safe costs the bound rests on, beside that of the state itself.
+    remembered safe costs the bound rests on, beside that of the state itself; `lost` how many costs were never
+    measured, `lost_as` what they count as.
     """
 
     __pydantic_config__ = STRICT
@@ -195,6 +196,8 @@ class Limit:
     bounds: str = "cost"
     gate_bound: Number | None = None
     facts: int = 0
+    lost: int = 0
+    lost_as: str = "at-random"
 
     @classmethod
     def of(cls, evidence: CostBound, gate_bound: float | None = None) -> Self:
@@ -203,7 +206,7 @@ class Limit:
         radius = evidence.radius
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
-            gate_bound, evidence.facts,
+            gate_bound, evidence.facts, evidence.lost, evidence.lost_as,
         )  # fmt: skip
 
 
@@ -297,7 +300,7 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
 Algorithm = Literal["slucb-qvi", "rslucb-qvi"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
-EDITION = 3
+EDITION = 4
 """Of the events' meaning. A log that was started with another one is refused: its entries would be misread, or its
 decisions would not come out the same when they are computed again."""
 
@@ -428,14 +431,33 @@ class OutcomeRecorded(Measured):
         return (outcome_key(self.decision_id),)
 
 
+class OutcomeLost(Event):
+    """The outcome of a decision will never come: what was seen after later decisions no longer waits for it."""
+
+    kind: ClassVar[str] = "lost"
+
+    decision_id: str
+    by: str
+    why: str
+
+    def keys(self) -> tuple[str, ...]:
+        """A decision has an outcome, or has lost it."""
+        return (outcome_key(self.decision_id),)
+
+
 class WarmStarted(Event):
-    """Data from before the log, and their digest, which may occur once. A row without a reward teaches the cost."""
+    """Data from before the log, and their digest, which may occur once. A row without a reward teaches the cost.
+
+    A warm start is several entries with the same `batch`; its rows take effect together, at the one that is `last`.
+    """
 
     kind: ClassVar[str] = "warm-start"
 
     digest: str
     rows: list[Measured]
     source: str = ""
+    batch: str = ""
+    last: bool = True
 
     def keys(self) -> tuple[str, ...]:
         """The same rows only once."""
@@ -536,6 +558,7 @@ EVENTS: dict[str, type[Event]] = {
     for model in (
         DecisionMade,
         OutcomeRecorded,
+        OutcomeLost,
         ModeChanged,
         Stopped,
         Resumed,
@@ -629,8 +652,11 @@ class Recorded:
 class Status:
     """Where an advisor stands, as of entry `seq` of its log.
 
-    `outcomes` counts what was learned from, `baseline` and `proposed` how many decisions played a_0 and how many wanted
-    something else, `unsynced` entries that have arrived out of order and wait for others. `model_hash` is of step 0.
+    `outcomes` counts those recorded, `open` decisions without one, `lost` costs that never came, `waiting` outcomes
+    whose costs have no effect yet, because earlier decisions are open: those `waiting_for` (one per step), the oldest
+    made at `waiting_since` (seconds since 1970, 0 if nothing waits). `baseline` and `proposed` are how many decisions
+    played a_0 and how many wanted something else, `unsynced` entries of the log that wait for others. `model_hash` is
+    of step 0.
     """
 
     mode: str
@@ -648,6 +674,11 @@ class Status:
     costs: int
     spent: tuple[float, ...]
     certified: float
+    open: int
+    waiting: int
+    waiting_since: float
+    waiting_for: str
+    lost: int
     unsynced: int
     store_error: str
 

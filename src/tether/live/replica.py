@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from tether.agents.agent import arrays_in, check_step, checked_costs, checked_feature
+from tether.agents.outcome_order import CostOutcome
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.agents.state_file import fingerprint
@@ -39,6 +40,7 @@ from tether.live.records import (
     GateRefused,
     Measured,
     ModeChanged,
+    OutcomeLost,
     OutcomeRecorded,
     Resumed,
     StateCodec,
@@ -61,7 +63,7 @@ def live_agent(algorithm: Algorithm, problem: Problem, config: SlucbConfig) -> S
 
 # The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing.
 
-FORMAT = "tether-learner-2"
+FORMAT = "tether-learner-3"
 MOST_KNOWN = 4096
 """States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
 
@@ -104,6 +106,7 @@ class Learner:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
         self.gate = gate_of(self.agent)
+        self.batches: dict[str, list[Measured]] = {}  # rows of warm starts that are not complete
         self.seq = 0
         self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
@@ -137,11 +140,16 @@ class Learner:
         self._torn = True
         try:
             kind = type(event)
-            if kind is OutcomeRecorded:
-                self.learn(event)
+            if kind is DecisionMade:
+                self.agent.order.expect(event.decision_id, event.step, np.array(event.feature), event.decided_at)
+            elif kind is OutcomeRecorded:
+                self.learn(event, event.decision_id)
+            elif kind is OutcomeLost:
+                self._learned(self.agent.lose(event.decision_id))
+            elif kind is Withheld:
+                self._learned(self.agent.withdraw(event.decision_id))
             elif kind is WarmStarted:
-                for row in event.rows:
-                    self.learn(row)
+                self._take_batch(event)
             elif kind is AlarmReset and self.agent.watch is not None:
                 self._proposed.clear()
                 self.agent.watch.reset(event.why)
@@ -152,29 +160,45 @@ class Learner:
             ) from error
         self.seq, self._torn = seq, False
 
-    def learn(self, row: Measured) -> None:
-        """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due."""
+    def learn(self, row: Measured, decision_id: str | None = None) -> None:
+        """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due.
+
+        The cost takes effect once all decisions before this one have their outcome; old data have no decision.
+        """
         self._proposed.clear()  # before anything changes: an error half-way must not leave old proposals
         feature = np.array(row.feature)  # checked by whoever adds it first
-        costs = None if row.cost is None else np.array(row.cost)
         fact = None if row.reward is None else self._fact_in(row)
         check_step(row.step, self.problem.horizon)
         if row.reward is None:
-            self._learn_cost(row.step, checked_feature(feature, self.problem), costs)
-        else:
-            state = self.states.decode(row.state)
-            # at H = 1 nothing follows: next states are logged, but would only fill tables
-            after = self.states.decode(row.next_state) if self.problem.horizon > 1 else None
-            self.agent.learn(Transition(row.step, state, feature, row.reward, row.cost, after), fact)
-        if costs is not None:
-            self.gate.add(row.step, feature, costs)
+            self._learned([self._learn_cost(row.step, checked_feature(feature, self.problem), row.cost)])
+            return
+        state = self.states.decode(row.state)
+        # at H = 1 nothing follows: next states are logged, but would only fill tables
+        after = self.states.decode(row.next_state) if self.problem.horizon > 1 else None
+        due = self.agent.learn(Transition(row.step, state, feature, row.reward, row.cost, after, decision_id), fact)
         if fact is not None:
             self.gate.remember(row.step, *fact)
+        self._learned(due)
+
+    def _learned(self, outcomes: list[CostOutcome]) -> None:
+        """The agent has counted these outcomes: so does the gate. Then a plan, if one is due."""
+        self._proposed.clear()
+        for outcome in outcomes:
+            if outcome.cost is not None:
+                self.gate.add(outcome.step, outcome.feature, outcome.cost)
         if self.agent.plans_are_due:
             with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
                 self.agent.plan()
             weigh_alike(self.gate, self.agent)
         self._hashes.clear()
+
+    def _take_batch(self, part: WarmStarted) -> None:
+        """Old data take effect as a whole: rows wait for the last entry of their warm start."""
+        rows = self.batches.setdefault(part.batch, [])
+        rows += part.rows
+        if part.last:
+            for row in self.batches.pop(part.batch):
+                self.learn(row)
 
     def _fact_in(self, row: Measured) -> tuple[Array, Array] | None:
         """(f (d,), τ_s (M,)) that an outcome carries, checked; None if it carries none, or if none are remembered."""
@@ -183,11 +207,13 @@ class Learner:
         costs = checked_costs(row.safe_cost, self.problem, needed=True)
         return None if costs is None else (checked_feature(row.safe_feature, self.problem), costs)
 
-    def _learn_cost(self, step: int, feature: Array, costs: Array | None) -> None:
+    def _learn_cost(self, step: int, feature: Array, cost: tuple[float, ...] | None) -> CostOutcome:
         """An old row without a reward: it teaches the cost alone."""
-        if costs is None or costs.shape != (self.problem.constraints,):
+        if cost is None or len(cost) != self.problem.constraints:
             raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
-        self.agent.learn_cost(step, feature, costs)
+        outcome = CostOutcome(step, feature, np.array(cost))
+        self.agent.learn_cost(outcome)
+        return outcome
 
     def look_up(self, state: State) -> KnownState:
         """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
@@ -250,7 +276,13 @@ class Learner:
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, array, allow_pickle=False)
             files[f"gate/{name}.npy"] = buffer.getvalue()
-        header = {"format": FORMAT, "seq": self.seq, "watch": self.agent.watch is not None, "told": self._belongs_to}
+        header = {
+            "format": FORMAT,
+            "seq": self.seq,
+            "watch": self.agent.watch is not None,
+            "told": self._belongs_to,
+            "batches": {batch: [row.model_dump(mode="json") for row in rows] for batch, rows in self.batches.items()},
+        }
         files["learner.json"] = json.dumps(header, sort_keys=True).encode()
         return _packed(files)
 
@@ -274,6 +306,10 @@ class Learner:
                     for name in self.gate.arrays()
                 }
             )
+            self.batches = {
+                batch: [Measured.model_validate(row, strict=False) for row in rows]
+                for batch, rows in header["batches"].items()
+            }
             self.seq = int(header["seq"])
         except (LookupError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise StateFileError(f"the snapshot is not a complete learner: {error}.") from error

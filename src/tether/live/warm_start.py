@@ -78,13 +78,15 @@ def warm_start_drafts(
             rows.append(_row(problem, states, data.row(n)))
         except TetherError as error:
             raise InputError(f"row {n} of the warm start cannot be used: {error}") from error
-    return _drafts(_without_known(store, _keyed(_without_duplicates(rows, duplicates)), duplicates), source)
+    keyed = _keyed(_without_duplicates(rows, duplicates))
+    return _drafts(_without_known(store, keyed, duplicates), source, _digest(canonical(list(keyed))))
 
 
 def append_in_turn(store: Store, drafts: Sequence[Draft]) -> list[Appended]:
     """Write one entry after the other, and stop at the first whose rows somebody else wrote since they were looked for.
 
-    Decisions get their turn in between. What was written before a failure is found by its keys the next time.
+    Decisions get their turn in between, and see nothing of it before the last: half a table, sorted by what it says,
+    would be biased (docs/theory.md section 18). What was written before a failure is found by its keys the next time.
     """
     appended: list[Appended] = []
     for draft in drafts:
@@ -198,12 +200,14 @@ def _measured(row: Measured) -> str:
     return canonical(row.model_dump(mode="json", exclude={"safe_feature", "safe_cost"}))
 
 
-def _drafts(keyed: dict[str, Measured], source: str) -> list[Draft]:
-    """Rows in entries of a readable size."""
+def _drafts(keyed: dict[str, Measured], source: str, batch: str) -> list[Draft]:
+    """Rows in entries of a readable size. `batch` names the rows that were handed in, so that a call that was cut short
+    and is made again completes what it began."""
     keys, drafts = list(keyed), []
     for first in range(0, len(keys), ROWS_PER_ENTRY):
-        part = keys[first : first + ROWS_PER_ENTRY]
-        event = WarmStarted(digest=_digest(canonical(part)), rows=[keyed[key] for key in part], source=source)
+        part, last = keys[first : first + ROWS_PER_ENTRY], first + ROWS_PER_ENTRY >= len(keys)
+        rows = [keyed[key] for key in part]
+        event = WarmStarted(digest=_digest(canonical(part)), rows=rows, source=source, batch=batch, last=last)
         drafts.append(event.draft(*part))
     return drafts
 

@@ -70,6 +70,10 @@ class Problem:
             numbers, strings, bytes, arrays or tuples of them: for a dataclass, `lambda key: Position(*key[1:])`.
         gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
         tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
+        lost: what a cost that was never measured counts as. "at-random": nothing, which is right only if losing it did
+            not depend on it; certificates say so, and the online tests look for the opposite. "worst-case": the least
+            favourable value within `cost_range`, so that nothing is assumed.
+        cost_range: (lowest, highest) reading of a cost, or one such pair per constraint: for lost="worst-case".
         final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
             worth (0 if the end is worth nothing). Nothing is played there, so Assumption 2 does not speak of it.
     """
@@ -90,13 +94,37 @@ class Problem:
     gap_floor: float = 0.0
     tight_baseline: Literal["error", "baseline"] = "error"
     final_reward: Callable[[State], float | None] | None = None
+    lost: Literal["at-random", "worst-case"] = "at-random"
+    cost_range: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         check_options(self, LIMITS)
         if not self.gamma_norm:
             settle(self, gamma_norm=(float(np.sqrt(self.dimension)),) * self.constraints)
+        if self.cost_range is not None:
+            settle(self, cost_range=self._ranges(self.cost_range))
+        elif self.lost == "worst-case":
+            raise InputError(
+                "lost='worst-case' counts a missing cost as the least favourable one there can be: say which readings "
+                "there are, cost_range=(lowest, highest)."
+            )
         if self.baseline_cost is not None and not callable(self.baseline_cost):
             settle(self, baseline_cost=self._cost_function(self.baseline_cost))
+
+    def _ranges(self, declared: Any) -> tuple[tuple[float, float], ...]:
+        """(lowest, highest) of each constraint, from one pair for all or one each."""
+        try:
+            pairs = np.asarray(declared, dtype=np.float64).reshape(-1, 2)
+        except (TypeError, ValueError):
+            pairs = np.zeros((0, 2))
+        if len(pairs) == 1:
+            pairs = np.repeat(pairs, self.constraints, axis=0)
+        if len(pairs) != self.constraints or not (np.isfinite(pairs).all() and (pairs[:, 0] < pairs[:, 1]).all()):
+            raise InputError(
+                f"cost_range must be (lowest, highest) with finite numbers, or one such pair for each of the "
+                f"{self.constraints} constraints, but is {declared!r}."
+            )
+        return tuple((float(low), float(high)) for low, high in pairs)
 
     @property
     def constraints(self) -> int:

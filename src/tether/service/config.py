@@ -53,6 +53,7 @@ class GuardsSection(Section):
     budget_window: int | None = Field(default=None, ge=1, le=100_000)
     max_age: float | None = Field(default=None, gt=0.0)
     max_ahead: float | None = Field(default=None, ge=0.0)
+    lost_after: float | None = Field(default=None, gt=0.0)
 
 
 class LimitsSection(Section):

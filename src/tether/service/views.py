@@ -46,6 +46,7 @@ TEXTS = {
     "alarm-reset": "alarm reset: {why}",
     "gate-refused": "the gate refused a certificate: {why}",
     "withheld": "decision {decision_id} did not leave, a_0 did: {reason}",
+    "lost": "the outcome of decision {decision_id} will never come: {why}",
     "warm-start": "warm start: {source}",
     "configured": "started, library {library}",
 }
@@ -322,7 +323,11 @@ class View:
                 "outcomes": status.outcomes,
                 "costs": status.costs,
                 "gate_refusals": status.refusals,
+                "open": status.open,
+                "waiting": status.waiting,
+                "lost": status.lost,
             },
+            "waiting": {"for": status.waiting_for, "since": status.waiting_since} if status.waiting else None,
             "constraints": [
                 {"name": name, "threshold": tau} for name, tau in zip(names, problem.threshold, strict=True)
             ],
@@ -422,7 +427,10 @@ METHODS = ("GET", "POST", "HEAD", "OPTIONS")
 OF_THE_LOG = {
     "seq": "Entries of the log.", "data_version": "Outcomes learned from.", "stopped": "1: switched off.",
     "alarm": "1: a test of the assumptions has failed.", "certified": "Share of D(s) certified, last decision.",
-    "refusals": "Certificates that the gate refused.",
+    "refusals": "Certificates that the gate refused.", "open": "Decisions without an outcome.",
+    "waiting": "Outcomes whose costs wait for earlier decisions.",
+    "waiting_since": "When the decision was made that they wait for, in seconds since 1970; 0: none waits.",
+    "lost": "Outcomes whose costs never came.",
 }  # fmt: skip
 OF_THE_WORKER = {"store_error": "1: the log failed when last used.", "unsynced": "Entries waiting for others."}
 

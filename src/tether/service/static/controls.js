@@ -1,6 +1,6 @@
 // Modes, the kill switch and alarms: what they say, and the dialog that asks for a reason before anything changes.
 
-import { clock, make } from "./format.js";
+import { clock, count, make } from "./format.js";
 
 export const MODES = {
   shadow: "Decides and logs; a₀ acts. Nothing learned reaches the system.",
@@ -56,6 +56,8 @@ export function statusBanners(status, isAdmin, resetAlarm) {
       text: "The guarantee holds for the theorem's radius only. Treat the bounds on this page as a rule of thumb." },
     status.store_error && { key: "store", style: "bad", title: "The log could not be written.",
       text: `${sentence(status.store_error)} Until it can, decisions are a₀ or refused.` },
+    status.waiting && { key: "waiting", style: "warn", title: `${count(status.counts.waiting)} outcomes wait.`,
+      text: `Costs count in the order of decisions, and ${status.waiting.for} has no outcome since ${clock(status.waiting.since)}. Record it, or say that it is lost.` },
     status.open && { key: "open", style: "info", title: "No tokens are set up.",
       text: "Everyone who can reach this address may read, decide and stop." },
   ];

@@ -21,6 +21,7 @@ function showTiles(status, series) {
     ["Certified actions", percent(status.certified_share), "of the action set, last seen"],
     ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
     ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
+    ["Outcomes that wait", count(counts.waiting ?? 0), counts.waiting ? "for earlier decisions" : `${count(counts.lost ?? 0)} costs were lost`],
     ["Gate refusals", count(counts.gate_refusals ?? 0), "bounds it did not confirm"],
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value, note]) =>
@@ -29,7 +30,7 @@ function showTiles(status, series) {
 
 const KINDS = {
   "mode": "Mode", "stopped": "Stopped", "resumed": "Resumed", "tripped": "Alarm", "alarm-reset": "Alarm reset",
-  "gate-refused": "Gate refused", "withheld": "Withheld", "warm-start": "Warm start", "configured": "Set up",
+  "gate-refused": "Gate refused", "withheld": "Withheld", "lost": "Outcome lost", "warm-start": "Warm start", "configured": "Set up",
 };
 const REPEATED = /^(mode set to|stopped:|resumed:|alarm reset:|warm start:|the gate refused a certificate:|started,) /;
 

@@ -1,0 +1,176 @@
+"""Costs take effect in the order of decisions, stage by stage: docs/theory.md section 18.
+
+A bound that holds at all times at once holds for every prefix of the decisions, whoever chose the prefix and why. It
+does not hold for every subset: if high costs come later than low ones, or never, what has come is biased. So what comes
+early waits until every decision before it has its outcome, or is said to have lost it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tether.errors import InputError
+from tether.records import Array, StateKey
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostOutcome:
+    """What one decision says of costs: φ (d,) of what was applied, and z (M,), None if it was lost.
+
+    `reward` and `key`, the state's, are for the tests of the assumptions; `key` is None where none are run.
+    """
+
+    step: int
+    feature: Array
+    cost: Array | None
+    reward: float = 0.0
+    key: StateKey | None = None
+
+
+@dataclass(slots=True)
+class Expected:
+    """A decision whose turn has not come: step, φ (d,), when it was made (if known), and its outcome, if it is here."""
+
+    step: int
+    feature: Array
+    since: float | None
+    outcome: CostOutcome | None = None
+
+
+class Blocked(NamedTuple):
+    """The decision that outcomes wait for: its id, when it was made, and how many outcomes wait behind it."""
+
+    id: Hashable
+    since: float | None
+    waiting: int
+
+
+class OutcomeOrder:
+    """Decisions in their order, one queue per stage, and the outcomes that have come before their turn."""
+
+    def __init__(self, stages: int) -> None:
+        self._queues: list[OrderedDict[Any, Expected]] = [OrderedDict() for _ in range(stages)]
+
+    def _stage_of(self, step: int) -> int:
+        return step if len(self._queues) > 1 else 0
+
+    def expect(self, id: Hashable, step: int, feature: Array, since: float | None = None) -> None:
+        """A decision was made, after all those of its stage that were made before."""
+        self._queues[self._stage_of(step)][id] = Expected(step, feature, since)
+
+    @property
+    def open(self) -> dict[Any, int]:
+        """Id and step of every decision whose outcome has not come."""
+        return {id: each.step for id, each in self._each() if each.outcome is None}
+
+    @property
+    def waiting(self) -> int:
+        """How many outcomes have come and wait for their turn."""
+        return sum(each.outcome is not None for _, each in self._each())
+
+    @property
+    def blocked(self) -> list[Blocked]:
+        """For each stage with waiting outcomes: what they wait for. The first of a queue has never come."""
+        found = []
+        for queue in self._queues:
+            waiting = sum(each.outcome is not None for each in queue.values())
+            if waiting:
+                id, first = next(iter(queue.items()))
+                found.append(Blocked(id, first.since, waiting))
+        return found
+
+    def older_than(self, time: float) -> list[Any]:
+        """Ids of open decisions that were made before this time."""
+        late = []
+        for queue in self._queues:  # of each, no more than the old ones are looked at
+            old = takewhile(lambda item: item[1].since is not None and item[1].since < time, queue.items())
+            late += [id for id, each in old if each.outcome is None]
+        return late
+
+    def _each(self) -> Iterator[tuple[Any, Expected]]:
+        for queue in self._queues:
+            yield from queue.items()
+
+    def expected(self, id: Any) -> Expected:
+        """An open decision; one that has its outcome, or was never made here, is an InputError."""
+        for queue in self._queues:
+            found = queue.get(id) if isinstance(id, Hashable) else None
+            if found is not None and found.outcome is None:
+                return found
+        raise InputError(
+            f"decision {id!r:.80} has no outstanding outcome: either its outcome was recorded before, or "
+            "this agent never made it. An outcome is counted exactly once."
+        )
+
+    def settle(self, id: Any, outcome: CostOutcome) -> list[CostOutcome]:
+        """The outcome of an open decision has come; returns all that take effect now, in their order."""
+        expected = self.expected(id)
+        expected.outcome = outcome
+        return _due(self._queues[self._stage_of(expected.step)])
+
+    def lose(self, id: Any) -> list[CostOutcome]:
+        """The outcome of an open decision will never come; returns all that take effect now, it among them."""
+        expected = self.expected(id)
+        return self.settle(id, CostOutcome(expected.step, expected.feature, None))
+
+    def withdraw(self, id: Any) -> list[CostOutcome]:
+        """An open decision was never played, so it has no outcome; returns all that take effect now."""
+        queue = self._queues[self._stage_of(self.expected(id).step)]
+        del queue[id]
+        return _due(queue)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Everything, in order, as JSON."""
+        from tether.agents.state_file import encode_key
+
+        def saved(outcome: CostOutcome | None) -> dict[str, Any] | None:
+            if outcome is None:
+                return None
+            cost, key = None if outcome.cost is None else outcome.cost.tolist(), encode_key(outcome.key)
+            return {"feature": outcome.feature.tolist(), "cost": cost, "reward": outcome.reward, "key": key}
+
+        return [
+            {
+                "id": id,
+                "step": each.step,
+                "feature": each.feature.tolist(),
+                "since": each.since,
+                "outcome": saved(each.outcome),
+            }
+            for id, each in self._each()
+        ]
+
+    def take_json(self, entries: list[dict[str, Any]], dimension: int, constraints: int) -> None:
+        """The reverse of `to_json`, into an empty order; d and M are those of the problem."""
+        from tether.agents.state_file import decode_key
+
+        def numbers(values: list[float], size: int) -> Array:
+            array = np.array(values, dtype=np.float64)
+            if array.shape != (size,) or not np.isfinite(array).all():
+                raise InputError(f"an outcome that waits has {values!r:.80} where {size} finite numbers should be")
+            return array
+
+        for entry in entries:
+            step, outcome = int(entry["step"]), entry["outcome"]
+            self.expect(entry["id"], step, numbers(entry["feature"], dimension), entry["since"])
+            if outcome is not None:
+                feature, key = numbers(outcome["feature"], dimension), decode_key(outcome["key"])
+                cost = None if outcome["cost"] is None else numbers(outcome["cost"], constraints)
+                reward = float(numbers([outcome["reward"]], 1)[0])
+                self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key)
+
+
+def _due(queue: OrderedDict[Any, Expected]) -> list[CostOutcome]:
+    """Take from the head of a queue all that have their outcome."""
+    due = []
+    while queue:
+        outcome = next(iter(queue.values())).outcome
+        if outcome is None:
+            break
+        queue.popitem(last=False)
+        due.append(outcome)
+    return due
