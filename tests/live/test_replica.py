@@ -204,9 +204,10 @@ def test_an_outcome_that_does_not_fit_the_problem_says_so_and_changes_nothing(wo
     store = MemoryStore()
     store.append([outcome(0, 0, 0, [0.1, 0.2, 0.3, 0.4], [0.2]).draft()])  # d = 4, not 3
     learner = Learner(world.problem)
+    learner.agent.order.expect("d0", 0, np.zeros(3))
     before = learner.to_bytes()
     with pytest.raises(InputError, match=r"entry 1 .*does not fit this problem.*new log"):
-        fold(learner, store.read()[0])
+        learner.apply(1, event_of(store.read()[0]))
     assert learner.to_bytes() == before
 
 

@@ -337,11 +337,8 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
         return judged(name, True, "not needed: a lost cost counts as the worst within cost_range")
     worst = max(entry[test] for entry in monitor.evidence()[: monitor.problem.constraints])
     numbers = f"log evidence {worst:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
-    what, way_out = (
-        MESSAGES[test]
-        .format(extra="something", since="some earlier one", lost="most")
-        .split(". ")[:: 2 if test == "loss" else 1]
-    )
+    words = {"extra": "something", "since": "some earlier one", "lost": "most"}
+    what, way_out = MESSAGES[test].format(**words).split(". ")
     evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
     if test == "loss":
         evidence = f"{int((~log.measured).sum())} of {len(log.measured)} costs are missing ({numbers})"
