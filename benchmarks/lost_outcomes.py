@@ -1,0 +1,140 @@
+"""What slow, silent and lossy sensors do to the guarantee: the four ways of losing of docs/theory.md section 18.
+
+    python benchmarks/lost_outcomes.py [--runs 20] [--steps 3000]
+
+"As they come" is what folding outcomes on arrival does (transitions without a decision_id, which is what version 0.1
+did with all of them); "in order" is what agents do now. Counts decisions whose *true* cost is over τ.
+"""
+
+import argparse
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+
+from tether import Monitor, SlucbQvi, Streams, synthetic
+from tether.records import Transition
+
+LATE = 700
+"""Decisions after which a late cost is reported."""
+
+WAYS = {
+    "never": "costs above τ are never reported",
+    "missing": "costs above τ are reported as not measured",
+    "late": f"costs above τ are reported {LATE} decisions late",
+    "last in, first out": "outcomes come in reverse order, 20 at a time; the next contexts depend on them",
+    "sorted old data": "a table of old data, the highest costs last, with decisions in between",
+    "by chance": "30 % of the costs are lost by chance",
+}
+
+
+def bandit(seed, noise=0.1, **told):
+    """One step, ten contexts, safe costs unknown: where nothing but measured costs protects. The world, its streams."""
+    streams = Streams.from_seed(seed)
+    world = synthetic(streams.instance, horizon=1, noise=noise)
+    return replace(world, problem=replace(world.problem, baseline_cost=None, **told)), streams
+
+
+class Run:
+    """One agent in one world; `in_order` says whether its outcomes carry the ids of their decisions."""
+
+    def __init__(self, seed, in_order, **told):
+        self.world, self.streams = bandit(seed, **told)
+        self.agent = SlucbQvi(self.world.problem)
+        self.agent.watch = Monitor(self.world.problem)
+        self.in_order, self.over, self.excess = in_order, 0, 0.0
+        self.tau, self.gamma = self.world.problem.threshold[0], self.world.true_gamma[0, 0]
+
+    def play(self, state=None):
+        """One decision and what is seen after it."""
+        state = self.world.reset(self.streams) if state is None else state
+        self.agent.plan()
+        decision = self.agent.act(0, state)
+        excess = float(self.gamma @ decision.feature) - self.tau
+        if excess > 1e-9:
+            self.over, self.excess = self.over + 1, max(self.excess, excess)
+        return self.world.step(decision, self.streams)
+
+    def report(self, outcome):
+        """Tell the agent; as they come, nothing says which decision it belongs to."""
+        self.agent.observe(outcome if self.in_order else replace(outcome, decision_id=None))
+
+
+def over_threshold(way, seed, steps, in_order, **told):
+    """(decisions over τ, largest excess, the alarm's test or "", outcomes lost) of one run."""
+    run = Run(seed, in_order, **told)
+    rng, waiting, pending = np.random.default_rng([seed, 9]), deque(), []
+    if way == "sorted old data":
+        return _sorted_table(run, steps)
+    for step in range(steps):
+        reacts = way == "last in, first out" and pending
+        state = int(np.argmax([seen.cost for seen in pending])) % run.world.state_count if reacts else None
+        seen = run.play(state)
+        high = seen.cost > run.tau
+        while waiting and waiting[0][0] <= step:
+            run.report(waiting.popleft()[1])
+        if way == "last in, first out":
+            pending.append(seen)
+            if len(pending) == 20:
+                for each in reversed(pending):
+                    run.report(each)
+                pending = []
+        elif way == "by chance":
+            run.report(replace(seen, cost=None) if rng.uniform() < 0.3 else seen)
+        elif way == "missing":
+            run.report(replace(seen, cost=None) if high else seen)
+        elif not high:
+            run.report(seen)
+        elif way == "late":
+            waiting.append((step + LATE, seen))
+    return _told(run)
+
+
+def _sorted_table(run, steps):
+    """Old rows, played at random lengths, come sorted by cost, one after each decision (or first, as a whole)."""
+    run.agent.watch = None  # it takes a table that was sorted for one that drifts
+    rng, rows = np.random.default_rng([run.streams.instance.integers(1 << 30), 8]), []
+    for _ in range(steps // 2):
+        actions = run.world.problem.actions(int(rng.integers(run.world.state_count)))
+        x = actions.phi_0 + rng.uniform(0, 1) * (actions.endpoints[rng.integers(len(actions.endpoints))] - actions.phi_0)
+        rows.append((x, float(run.gamma @ x + run.world.problem.noise[0] * rng.standard_normal())))
+    rows.sort(key=lambda row: row[1])
+    table = [Transition(0, 0, x, 0.0, z) for x, z in rows]
+    if run.in_order:
+        for row in table:
+            run.agent.observe(row)
+        table = []
+    for step in range(steps):
+        seen = run.play()
+        run.report(seen)
+        if step < len(table):
+            run.agent.observe(table[step])
+    return _told(run)
+
+
+def _told(run):
+    alarm = run.agent.watch.alarm
+    return run.over, run.excess, "" if alarm is None else alarm.test, int(run.agent.lost.sum())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=3000)
+    given = parser.parse_args()
+    print(f"{given.runs} runs of {given.steps} decisions, σ = 0.1, safe costs unknown\n")
+    for way, words in WAYS.items():
+        print(words)
+        kinds = {"as they come": (False, {}), "in order": (True, {})}
+        if way in ("missing", "by chance"):
+            kinds["in order, worst case"] = True, {"lost": "worst-case", "cost_range": (-0.5, 1.5)}
+        for name, (in_order, told) in kinds.items():
+            found = [over_threshold(way, seed, given.steps, in_order, **told) for seed in range(given.runs)]
+            over, broken = sum(f[0] for f in found), sum(f[0] > 0 for f in found)
+            alarms = sum(bool(f[2]) for f in found)
+            worst = max(f[1] for f in found)
+            print(f"  {name:22s} runs over τ {broken:3d}, decisions {over:6d}, excess {worst:.3f}, alarms {alarms:3d}")
+
+
+if __name__ == "__main__":
+    main()
