@@ -56,7 +56,7 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself.
+    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones.
     """
 
     bound: float
@@ -65,6 +65,7 @@ class CostBound:
     baseline_cost: float
     bounds: Literal["cost", "expected cost"] = "cost"
     facts: int = 0
+    misfit: float = 0.0
 
     @property
     def margin(self) -> float:

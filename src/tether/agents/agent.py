@@ -36,7 +36,7 @@ from tether.kernels.model import (
 )
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
 from tether.kernels.radius import paper_value_term
-from tether.kernels.ridge import new_costs, new_values, observe_cost, remember, remember_roughly
+from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
 from tether.problem.action_sets import ActionSet, check_norms
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
@@ -146,6 +146,7 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "gamma_norm": np.array(problem.gamma_norm),
         "feature_norm": problem.feature_norm,
         "cost_error": np.zeros(m),
+        "misfit": np.zeros(m),
         "events": 1.0,
         "tuned_radius": 0.0,
         "value_radius": value_radius(problem, config, config.ridge(cost_ridge)),
@@ -495,7 +496,8 @@ class LeastSquaresAgent:
             feature = end if length == 1.0 else feature + length * (end - feature)
         # whatever a warm-up has measured is a gap, not a known cost
         costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
-        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, strict=True)
+        misfits = self.problem.misfit
+        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, misfits, strict=True)
         origin, facts = self.origins[0], int(plan.facts[at])
         return Decision(
             id=self.decisions,
@@ -506,8 +508,10 @@ class LeastSquaresAgent:
             is_baseline=row < 0,
             reason=reason,
             evidence=tuple(
-                CostBound(float(bound), float(tau), Radius(float(radius), origin), float(cost), self.bounds, facts)
-                for bound, tau, radius, cost in limits
+                CostBound(
+                    float(bound), float(tau), Radius(float(radius), origin), float(cost), self.bounds, facts, misfit
+                )
+                for bound, tau, radius, cost, misfit in limits
             ),
             value_radius=Radius(float(self.rules.value_radius[step]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -558,6 +562,7 @@ class LeastSquaresAgent:
     def learn_cost(self, step: int, feature: Array, costs: Array) -> None:
         """Add a cost (M,) without a reward, as old data have it. The caller has checked it."""
         observe_cost(self.costs, self.stage_of(step), feature, costs, self.scratch.vectors)
+        add_bias(self.costs, self.stage_of(step), self.rules.misfit)
         if self.watch is not None:
             self.watch.observe(step, feature, costs)
         self.note_steps(1)

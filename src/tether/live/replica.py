@@ -287,6 +287,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
     return Terms(
         memory=memory,
         error=None if problem.baseline_cost is None else np.array(problem.baseline_cost_error),
+        misfit=np.array(problem.misfit),
         radius=config.cost_radius,
         reduces=config.explorer != "paper",
         threshold=np.array(problem.threshold),
