@@ -96,7 +96,8 @@ def _sorted_table(run, steps):
     rng, rows = np.random.default_rng([run.streams.instance.integers(1 << 30), 8]), []
     for _ in range(steps // 2):
         actions = run.world.problem.actions(int(rng.integers(run.world.state_count)))
-        x = actions.phi_0 + rng.uniform(0, 1) * (actions.endpoints[rng.integers(len(actions.endpoints))] - actions.phi_0)
+        end = actions.endpoints[rng.integers(len(actions.endpoints))]
+        x = actions.phi_0 + rng.uniform(0, 1) * (end - actions.phi_0)
         rows.append((x, float(run.gamma @ x + run.world.problem.noise[0] * rng.standard_normal())))
     rows.sort(key=lambda row: row[1])
     table = [Transition(0, 0, x, 0.0, z) for x, z in rows]
@@ -113,8 +114,7 @@ def _sorted_table(run, steps):
 
 
 def _told(run):
-    alarm = run.agent.watch.alarm
-    return run.over, run.excess, "" if alarm is None else alarm.test, int(run.agent.lost.sum())
+    return run.over, run.excess, run.agent.tripped_by.partition(" test")[0], int(run.agent.lost.sum())
 
 
 def main():

@@ -57,8 +57,8 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself. `lost` is how many costs it should rest on but were never measured; `lost_as` says
-    what they count as (`Problem.lost`).
+    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. `lost`
+    is how many costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`).
     """
 
     bound: float
@@ -67,6 +67,7 @@ class CostBound:
     baseline_cost: float
     bounds: Literal["cost", "expected cost"] = "cost"
     facts: int = 0
+    misfit: float = 0.0
     lost: int = 0
     lost_as: Literal["at-random", "worst-case"] = "at-random"
 

@@ -172,7 +172,7 @@ class TestTheCoin:
             for step in range(3):
                 coin = copy.deepcopy(curious.rng.bit_generator.state)
                 for other in range(4):
-                    curious.act(step, other)
+                    curious.peek(step, other)
                 curious.rng.bit_generator.state = coin
                 made.append(curious.act(step, state))
                 seen = case.world.step(made[-1], here)

@@ -198,7 +198,7 @@ def test_an_array_exchanged_by_hand_is_refused_by_name(saved, room):
 
 # --- files whose hashes match, but which do not fit -------------------------------------------------------------------
 
-ENTRIES = ("kind", "config", "problem", "keys", "open", "decisions", "outcomes", "plan_version", "warmup", "arrays")
+ENTRIES = ("kind", "config", "problem", "keys", "order", "decisions", "outcomes", "plan_version", "warmup", "arrays")
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -215,6 +215,10 @@ def test_a_manifest_entry_that_is_missing_or_of_the_wrong_kind_is_refused(entry,
     refuse(room, repack(saved, manifest=edit))
 
 
+FEATURE = [0.0] * WORLD.problem.dimension
+OPEN = {"id": 0, "step": 0, "feature": FEATURE, "since": None, "outcome": None}
+SEEN = {"feature": FEATURE, "cost": None, "reward": 0.5, "key": None}
+
 EDITS = {
     "an unknown setting": lambda m: m["config"].update(zeal=1),
     "a misspelt setting": lambda m: m["config"].update(explorer="brave"),
@@ -224,8 +228,12 @@ EDITS = {
     "an extra state": lambda m: m["keys"].append(99),
     "an unhashable state": lambda m: m["keys"].__setitem__(0, [1]),
     "a state of an unknown tag": lambda m: m["keys"].__setitem__(0, {"set": [1]}),
-    "an open decision that was never made": lambda m: m["open"].append(10**9),
-    "an open decision that is text": lambda m: m["open"].append("7"),
+    "an open decision that was never made": lambda m: m["order"].append({**OPEN, "id": 10**9}),
+    "an open decision that is text": lambda m: m["order"].append("7"),
+    "an open decision of no step": lambda m: m["order"].append({**OPEN, "step": 99}),
+    "an open decision of another dimension": lambda m: m["order"].append({**OPEN, "feature": [0.5]}),
+    "a waiting cost that is not finite": lambda m: m["order"].append({**OPEN, "outcome": {**SEEN, "cost": [1e999]}}),
+    "a waiting outcome without a reward": lambda m: m["order"].append({**OPEN, "outcome": {**SEEN, "reward": None}}),
     "more outcomes planned on than seen": lambda m: m.update(plan_version=10**9),
     "fractional counters": lambda m: m.update(decisions=1.5),
     "another format": lambda m: m.update(format="tether-state-0"),
@@ -538,7 +546,7 @@ def test_keys_survive_the_manifest():
 
 def test_a_refused_file_changes_no_agent_and_no_file(agent, saved, room):
     before = snapshot(agent)
-    for spoilt in (saved[:-1], saved[100:], repack(saved, manifest=lambda m: m.pop("open"))):
+    for spoilt in (saved[:-1], saved[100:], repack(saved, manifest=lambda m: m.pop("order"))):
         path = room / "copy.tether"
         path.write_bytes(spoilt)
         with pytest.raises(Exception, match=r"."):

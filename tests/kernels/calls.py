@@ -43,6 +43,7 @@ def make_rules(**changes):
         "gamma_norm": np.ones(constraints),
         "feature_norm": 1.0,
         "cost_error": np.full(constraints, np.inf if changes.get("conditioning") == MEASURED else 0.0),
+        "misfit": np.zeros(constraints),
         "events": 100.0,
         "tuned_radius": 1.0,
         "value_radius": np.array([1.0, 1.0]),

@@ -73,6 +73,7 @@ def two_dimensional_gate(radius=0.5, memory="state"):
     terms = Terms(
         memory=memory,
         error=np.array([0.0]),
+        misfit=np.array([0.0]),
         radius=radius,
         reduces=False,
         threshold=np.array([1.0]),

@@ -45,6 +45,7 @@ def gate_of(dimension, error, **more):
     terms = {
         "memory": "visited",
         "error": np.array([error]),
+        "misfit": np.array([0.0]),
         "radius": 0.5,
         "reduces": True,
         "threshold": np.array([1.0]),

@@ -38,7 +38,7 @@ from tether.kernels.model import (
 )
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
 from tether.kernels.radius import paper_value_term
-from tether.kernels.ridge import new_costs, new_values, observe_cost, remember, remember_roughly
+from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
 from tether.problem.action_sets import ActionSet, check_norms
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
@@ -151,6 +151,7 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "gamma_norm": np.array(problem.gamma_norm),
         "feature_norm": problem.feature_norm,
         "cost_error": np.zeros(m),
+        "misfit": np.zeros(m),
         "events": 1.0,
         "tuned_radius": 0.0,
         "value_radius": value_radius(problem, config, config.ridge(cost_ridge)),
@@ -210,8 +211,14 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
     if numbers is None or numbers.shape not in ((m,), ()) or numbers.size != m or not np.isfinite(numbers).all():
         raise InputError(
             f"cost must be {m} finite number(s), but is {cost!r}. "
-            "If it was not measured, pass None: a missing cost never enters the regression."
+            "If it was not measured, pass None: it counts as Problem.lost says."
         )
+    for j, (lowest, highest) in enumerate(problem.cost_range or ()):
+        if not lowest <= numbers.flat[j] <= highest:
+            raise InputError(
+                f"cost {j} is {numbers.flat[j]}, outside the declared cost_range of {lowest} to {highest}, by which "
+                "lost costs are counted. Declare a wider one."
+            )
     return numbers.reshape(m)
 
 
@@ -505,7 +512,8 @@ class LeastSquaresAgent:
             feature = end if length == 1.0 else feature + length * (end - feature)
         # whatever a warm-up has measured is a gap, not a known cost
         costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
-        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, strict=True)
+        misfits = self.problem.misfit
+        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, misfits, strict=True)
         origin, facts, lost = self.origins[0], int(plan.facts[at]), int(self.lost[self.stage_of(step)])
         return Decision(
             id=self.decisions,
@@ -523,10 +531,11 @@ class LeastSquaresAgent:
                     baseline_cost=float(cost),
                     bounds=self.bounds,
                     facts=facts,
+                    misfit=misfit,
                     lost=lost,
                     lost_as=self.problem.lost,
                 )
-                for bound, tau, radius, cost in limits
+                for bound, tau, radius, cost, misfit in limits
             ),
             value_radius=Radius(float(self.rules.value_radius[step]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -608,12 +617,20 @@ class LeastSquaresAgent:
         return outcomes
 
     def learn_cost(self, outcome: CostOutcome) -> None:
-        """Add one cost, which was checked, to the regression: all decisions before it have had their turn."""
-        stage = self.stage_of(outcome.step)
-        if outcome.cost is None:
+        """Add one cost, which was checked, to the regression: all decisions before it have had their turn.
+
+        In the worst case a lost cost counts as the middle of its range, which is off by at most half the range: what
+        that may do to the estimate is added to the radius (docs/theory.md section 18).
+        """
+        stage, costs, off = self.stage_of(outcome.step), outcome.cost, self.rules.misfit
+        if costs is None:
             self.lost[stage] += 1
-        elif self.rules.conditioning != TOLD:
-            observe_cost(self.costs, stage, outcome.feature, outcome.cost, self.scratch.vectors)
+            if self.problem.lost == "worst-case":
+                lowest, highest = np.array(self.problem.cost_range).T
+                costs, off = (lowest + highest) / 2.0, (highest - lowest) / 2.0 + off
+        if costs is not None and self.rules.conditioning != TOLD:
+            observe_cost(self.costs, stage, outcome.feature, costs, self.scratch.vectors)
+            add_bias(self.costs, stage, off)
         if self.watch is not None:
             self.watch.observe(outcome.step, outcome.feature, outcome.cost, outcome.reward, outcome.key)
         self.data_version += 1

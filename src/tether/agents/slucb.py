@@ -95,17 +95,19 @@ class SlucbConfig(LeastSquaresConfig):
 def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rules:
     """The rules of Algorithms 1 and 2."""
     m, known, error = problem.constraints, problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
+    misfit = np.array(problem.misfit)
     radius, kappa = config.cost_radius, config.kappa
     return plain_rules(
         problem,
         config,
         cost_ridge,
         explorer=EXPLORERS[config.explorer],
-        conditioning=KNOWN if known and not error.any() else MEASURED,
+        conditioning=KNOWN if known and problem.is_exact else MEASURED,
         memory=MEMORY[config.condition_on] if known else STATE,
         radius_kind=RADII[radius] if isinstance(radius, str) else TUNED,
         reduces_radius=config.explorer != "paper",
         cost_error=error if known else np.full(m, np.inf),
+        misfit=misfit,
         events=config.stages(problem) * m / problem.confidence,
         tuned_radius=0.0 if isinstance(radius, str) else radius,
         kappa=np.nan if isinstance(kappa, str) else kappa,

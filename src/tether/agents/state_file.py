@@ -139,6 +139,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "confidence": problem.confidence,
         "baseline_cost_known": problem.baseline_cost is not None,
         "baseline_cost_error": list(problem.baseline_cost_error),
+        "misfit": list(problem.misfit),
         "feature_norm": float(problem.feature_norm),
         "lost": problem.lost,
         "cost_range": None if problem.cost_range is None else [list(pair) for pair in problem.cost_range],

@@ -4,7 +4,8 @@ The model is "z = ⟨γ*, x⟩ + ε, ‖γ*‖ <= B, ε conditionally σ-sub-Gau
 is known before ε is seen, Π exp((⟨a, x⟩ + bq)ε − ½(⟨a, x⟩ + bq)²) is a supermartingale (costs in units of σ). Mixing
 over a ~ N(0, I/ℓ) and b ~ N(0, 1/ρ) keeps that. ε is not seen, but ε(γ) = z − ⟨γ, x⟩ is, for each γ: the *least* value
 over all γ in the ball never exceeds the value at γ*, so by Ville's inequality it reaches 1/δ with probability at most
-δ, at whatever time one looks. docs/check.md has the algebra.
+δ, at whatever time one looks. docs/check.md has the algebra. Where costs were declared to be linear up to a misfit, each
+test's length loses √(Σε²) first (docs/theory.md section 12): the tests then look for more than was declared.
 """
 
 from base64 import b64decode, b64encode
@@ -46,17 +47,25 @@ class Spectrum(NamedTuple):
     moment: Array  # Uᵀ Σxz (C, d)
     square: Array  # Σz² (C,)
     bound: Array  # B/σ (C,)
+    bias: Array  # ε√n/σ, where costs may miss a linear model by ε (C,)
     slack: float  # η: V + ηI is what gets inverted
     ridge_price: Array  # log det(I + V/ℓ) for each ℓ
 
 
-def spectrum_of(gram: Array, moment: Array, square: Array, bound: Array) -> Spectrum:
-    """Diagonalise V (d, d); moment (C, d), square (C,), bound (C,) are in units of σ, one per column z."""
+def spectrum_of(gram: Array, moment: Array, square: Array, bound: Array, bias: Array | None = None) -> Spectrum:
+    """Diagonalise V (d, d); moment (C, d), square (C,), bound (C,), bias (C,) are in units of σ, one per column z."""
     values, axes = np.linalg.eigh(gram)
     values = np.maximum(values, 0.0)
     slack = max(1e-3 / float(bound.max()), 1e-11 * (1.0 + float(values.sum())))
     price = np.log1p(values[:, None] / RIDGES).sum(axis=0)
-    return Spectrum(values, axes, moment @ axes, square, bound, slack, price)
+    bias = np.zeros(len(bound)) if bias is None else bias
+    return Spectrum(values, axes, moment @ axes, square, bound, bias, slack, price)
+
+
+def less_bias(square: Array, bias: Array) -> Array:
+    """(√square − bias)², not below 0: the square of a length that costs off by ε each may have made longer by ε√n."""
+    left: Array = np.where(bias > 0.0, np.maximum(np.sqrt(np.maximum(square, 0.0)) - bias, 0.0) ** 2, square)
+    return left
 
 
 def noise_evidence(spectrum: Spectrum, count: int) -> Array:
@@ -66,7 +75,8 @@ def noise_evidence(spectrum: Spectrum, count: int) -> Array:
     """
     explained = (spectrum.moment**2 / (spectrum.values + spectrum.slack)).sum(axis=1)
     least = spectrum.square * (1.0 - ROUNDING) - explained - spectrum.slack * spectrum.bound**2
-    table: Array = 0.5 * count * np.log1p(-TEMPERS) + 0.5 * np.maximum(least, 0.0)[:, None] * TEMPERS
+    least = less_bias(np.maximum(least, 0.0), spectrum.bias)
+    table: Array = 0.5 * count * np.log1p(-TEMPERS) + 0.5 * least[:, None] * TEMPERS
     return table
 
 
@@ -80,7 +90,8 @@ def norm_evidence(spectrum: Spectrum) -> Array:
     weights = PRICES[:, None, None] / scale
     dual = np.einsum("cd,mld->cml", spectrum.moment**2, weights) * (1.0 - ROUNDING)
     dual -= PRICES[:, None] * (spectrum.bound**2)[:, None, None]
-    best: Array = 0.5 * np.maximum(dual.max(axis=1), 0.0) - 0.5 * spectrum.ridge_price
+    most = less_bias(np.maximum(dual.max(axis=1), 0.0), spectrum.bias[:, None])
+    best: Array = 0.5 * most - 0.5 * spectrum.ridge_price
     return best
 
 
@@ -101,7 +112,8 @@ def extra_evidence(spectrum: Spectrum, cross: Array, square: Array, moment: Arra
     schur = np.maximum(square[:, None] - known, 0.0) + lost[:, None]
     price = np.log1p(schur[:, :, None] / SCALES) + spectrum.ridge_price[:, None]
     left = np.abs(moment - spectrum.moment @ part.T) - 1e-2 * ROUNDING * np.sqrt(np.outer(spectrum.square, square))
-    off = slack * spectrum.bound[:, None] / np.sqrt(RIDGES)  # (C, ℓ): what V + ηI in place of V can hide
+    # (C, ℓ): what V + ηI in place of V can hide, and what costs that miss a linear model by ε can feign
+    off = slack * spectrum.bound[:, None] / np.sqrt(RIDGES) + spectrum.bias[:, None]
     seen = np.maximum(left[:, :, None, None] / np.sqrt(size) - off[:, None, :, None], 0.0)
     table = 0.5 * (seen**2 - price)
     return log_mean(table.reshape(*table.shape[:2], -1))
@@ -379,12 +391,14 @@ class Monitor:
             raise InputError("trip_on_reward needs reward_noise: 0.5 is enough for rewards in [0, 1].")
         self.problem, self.pooled = problem, bool(pooled)
         self.reward_noise, self.trip_on_reward = reward_noise, bool(trip_on_reward)
-        noise, norm = list(problem.noise), list(problem.gamma_norm)
+        noise, norm, misfit = list(problem.noise), list(problem.gamma_norm), list(problem.misfit)
         if reward_noise is not None:
             noise.append(float(reward_noise))
             norm.append(float(np.sqrt(problem.dimension)))  # ‖θ*‖ <= √d: Assumption 4
+            misfit.append(0.0)
         self._noise: Array = np.array(noise)
         self._bound: Array = np.array(norm) * problem.feature_norm / self._noise
+        self._misfit: Array = np.array(misfit) / self._noise
         self._extras = Alternatives(problem.dimension, len(noise))
         self._names = self._extras.names()
         self.resets: list[str] = []
@@ -495,7 +509,8 @@ class Monitor:
 
     def _tables(self, sums: Sums) -> tuple[Array, Spectrum, dict[str, list[str]]]:
         """log(share × e-value) of each test and column (4, C), and what the largest parts point at."""
-        spectrum = spectrum_of(sums.gram[1:, 1:], sums.moment[:, 1:], sums.square, self._bound)
+        bias = self._misfit * np.sqrt(sums.count)
+        spectrum = spectrum_of(sums.gram[1:, 1:], sums.moment[:, 1:], sums.square, self._bound, bias)
         cross, square, moment = [sums.extra_cross], [sums.extra_square], [sums.extra_moment]
         marks = sums.marks
         for place in range(MARKS - len(marks), MARKS):  # extra features (1, x)·1{after observation 16·2^k}
@@ -567,4 +582,4 @@ class Monitor:
     def _fingerprint(self) -> dict[str, Any]:
         p = self.problem
         numbers = {"horizon": int(p.horizon), "dimension": int(p.dimension), "feature_norm": float(p.feature_norm)}
-        return {**numbers, "noise": list(p.noise), "gamma_norm": list(p.gamma_norm)}
+        return {**numbers, "noise": list(p.noise), "gamma_norm": list(p.gamma_norm), "misfit": list(p.misfit)}

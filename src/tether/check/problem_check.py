@@ -144,6 +144,7 @@ def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Findi
         safe_features(seen),
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
+        *misfits(problem, seen),
         star_convex(seen, randomised),
         directions(seen, randomised),
     ]
@@ -207,7 +208,7 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
     phi_0, flat = seen.phi_0, seen.costs.reshape(len(seen.sets), -1)
     gamma = np.linalg.lstsq(phi_0, flat, rcond=1e-9)[0]  # the shortest γ of each step and constraint (d, H·M)
     missed = np.abs(phi_0 @ gamma - flat)
-    error = np.tile(problem.baseline_cost_error, problem.horizon)  # (H·M,)
+    error = np.tile(np.add(problem.baseline_cost_error, problem.misfit), problem.horizon)  # e + ε, (H·M,)
     allowed = error + FIT * max(1.0, float(np.abs(flat).max()))
     way_out = "correct baseline_cost, or add the feature that the safe costs depend on"
     if not (missed <= allowed).all():
@@ -225,6 +226,24 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
         f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}",
         f"raise gamma_norm to {_numbers(needed)} or more",
     )
+
+
+def misfits(problem: Problem, seen: Survey) -> list[Finding]:
+    """Section 12: from its declared cost a ray starts at τ_h(s) + e + 2ε, which must leave something under τ."""
+    if not any(problem.misfit):
+        return []
+    name = "A1: the misfit ε leaves room under τ"
+    if problem.baseline_cost is None or not np.isfinite(seen.costs).all():
+        return [unknown(name, "the safe costs are not all declared: only data can certify something")]
+    starts = np.add(problem.baseline_cost_error, 2.0 * np.asarray(problem.misfit))
+    room = (np.asarray(problem.threshold) - seen.costs - starts).min(axis=(1, 2))  # (S,)
+    tight = float((room <= 0.0).mean())
+    evidence = f"τ − τ_h(s) − e − 2ε is at least {room.min():.4g}, in {seen.where}; ε is your upper bound"
+    if tight:
+        evidence += (
+            f"; in {tight:.0%} of them it is not over 0, and nothing but a_0 is certified from what was declared"
+        )
+    return [judged(name, not tight, evidence, "better features (a smaller ε), a larger τ, or a cheaper safe action")]
 
 
 def star_convex(seen: Survey, randomised: bool) -> Finding:
@@ -479,7 +498,7 @@ class SafePlay:
         """The default learner's rules and cost data after so many steps. Only exact safe costs are remembered here."""
         problem, seen = self.problem, self.seen
         horizon, constraints, dimension = problem.horizon, problem.constraints, problem.dimension
-        exact = not any(problem.baseline_cost_error)
+        exact = problem.is_exact
         rules = Rules(
             horizon=horizon,
             explorer=ADAPTIVE,
@@ -492,6 +511,7 @@ class SafePlay:
             gamma_norm=np.array(problem.gamma_norm),
             feature_norm=problem.feature_norm,
             cost_error=np.array(problem.baseline_cost_error),
+            misfit=np.array(problem.misfit),
             events=horizon * constraints / problem.confidence,
             tuned_radius=0.0,
             value_radius=np.zeros(horizon),
@@ -508,6 +528,7 @@ class SafePlay:
         costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
         costs.log_det[:] = 2.0 * np.log(np.diagonal(costs.factor[0])).sum() - dimension * np.log(self.ridge)
         costs.updates[:] = int(count)
+        costs.bias[:] = count * rules.misfit**2
         refresh_spectrum(costs)
         work, phi_0 = np.zeros((3, dimension)), seen.phi_0
         for step in range(horizon):

@@ -246,7 +246,7 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor: as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit: as in Problem.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
         problem: what an agent is told.
@@ -274,6 +274,7 @@ class Bridge:
     feature_norm: float = 1.0
     tight_baseline: Literal["error", "baseline"] = "error"
     gap_floor: float = 0.0
+    misfit: float | Sequence[float] = 0.0
     key: Callable[[State], Hashable] | None = None
     reset_options: dict[str, Any] | None = None
     problem: Problem = field(init=False)
@@ -314,6 +315,7 @@ class Bridge:
             feature_norm=self.feature_norm,
             key=None if self.key is None else self._key_of,
             gap_floor=self.gap_floor,
+            misfit=self.misfit,  # type: ignore[arg-type]
             tight_baseline=self.tight_baseline,
             final_reward=lambda state: -self._offset / self._scale if isinstance(state, Ended) else None,
         )

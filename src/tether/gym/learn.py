@@ -147,6 +147,7 @@ def learn(
     feature_norm: float = 1.0,
     tight_baseline: Literal["error", "baseline"] = "error",
     gap_floor: float = 0.0,
+    misfit: float | Sequence[float] = 0.0,
     key: Callable[[State], Hashable] | None = None,
     reset_options: dict[str, Any] | None = None,
     mixtures: bool = False,
@@ -177,7 +178,7 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor: δ, B and others, as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit: δ, B, ε and others, as in Problem.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
         mixtures: RSLUCB-QVI instead of SLUCB-QVI: plays an action with a probability, and bounds the *expected* cost

@@ -117,7 +117,7 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         before2 = dot(estimate, estimate)
         moved = weigh_facts(costs, stage, j, estimate, vectors)
         slip += vectors[9, 0] * (1.0 + spread)
-        error, weight = rules.cost_error[j], facts.weight[stage]
+        error, weight = rules.cost_error[j] + rules.misfit[j], facts.weight[stage]  # ⟨γ*, f⟩ = τ_s ± (e + ε)
         heavy = weight * facts.used_visits[stage]
         radius2 += heavy * error * error
         # F and its moments are plain sums of so many terms, and m is a difference of them: round it down
@@ -136,7 +136,7 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         plan.gamma_hat[row, j, k] = estimate[k]
     plan.radius[row, j] = np.sqrt(radius2) * (1.0 + spread) + slip
     length = np.sqrt(dot(estimate, estimate))
-    plan.margin[row, j] = rules.feature_norm * (known_error + 4.0 * size * ULP * length)
+    plan.margin[row, j] = rules.feature_norm * (known_error + 4.0 * size * ULP * length) + rules.misfit[j]
     sum_of_squares = dot(facts.known[stage, j], facts.known[stage, j])
     limit = rules.gamma_norm[j] * (1.0 + 1e-9) + known_error
     if not (facts.misfit[stage, j] <= MISFIT * max(1.0, abs(rules.threshold[j])) and sum_of_squares <= limit * limit):
@@ -257,7 +257,7 @@ def choose_weight(costs: Costs, rules: Rules, scratch: Scratch, stage: int) -> N
     error = 0.0
     for j in range(rules.threshold.shape[0]):
         noise = max(noise, rules.noise[j])
-        error = max(error, rules.cost_error[j])
+        error = max(error, rules.cost_error[j] + rules.misfit[j])
     best, best_width = 0.0, np.inf
     size, least = costs.gram.shape[1], costs.ridge + costs.least[stage]
     trace, heaviest = trace_of(costs.gram, stage), trace_of(facts.used_gram, stage)
@@ -504,16 +504,26 @@ def largest_unconditioned_step(
 
 
 @kernel
+def ray_start(rules: Rules, scratch: Scratch, j: int) -> float:
+    """The bound of a ray as its length goes to 0, where τ_s has an error bar: τ_s + e + 2ε (section 12).
+
+    ⟨γ*, f⟩ may lie ε over what a_0 costs, and a point beside a_0 ε over ⟨γ*, x⟩. a_0 itself costs at most τ_s + e.
+    """
+    return scratch.state[COST_0, j] + 2.0 * rules.misfit[j]
+
+
+@kernel
 def measured_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int, slot: int, j: int) -> None:
     """`known_lengths` where τ_s is known up to an error bar or not at all: the bound is the smaller of two.
 
     Without conditioning it is a convex function of α, the root of a quadratic; from τ_s + e on it is affine as above.
+    Both contain the misfit ε of the point itself: as a part of the margin, and in `ray_start`.
     """
     work, first = scratch.work, tables.start[slot]
     count = tables.start[slot + 1] - first
     is_star = tables.is_star[slot] != 0
     g00 = tables.g00[stage, slot]
-    margin, cost_0 = scratch.state[MARGIN, j], scratch.state[COST_0, j]
+    margin, cost_0 = scratch.state[MARGIN, j], ray_start(rules, scratch, j)
     threshold = rules.threshold[j] - margin
     radius, mean_0 = scratch.state[RADIUS, j], scratch.state[MEAN_0, j]
     slack = rules.threshold[j] - cost_0
@@ -524,7 +534,7 @@ def measured_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int,
         hope = 0.0
         if is_star:
             step = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, radius, threshold)
-            hope = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, -radius, threshold)
+            hope = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, -radius, threshold + 2.0 * rules.misfit[j])
             upper = bound_along(mean_0, mean, g00, g0x, gxx, radius, 1.0) + margin
             affine = INWARD * slack / (upper - cost_0)
             step = affine if slack > 0.0 and upper > rules.threshold[j] and affine > step else step
@@ -547,7 +557,8 @@ def bound_at(rules: Rules, tables: Tables, scratch: Scratch, stage: int, slot: i
     if rules.conditioning == MEASURED:
         free = bound_along(state[MEAN_0, j], mean, g00, cross, width2, state[RADIUS, j], at) + state[MARGIN, j]
         upper = bound_along(state[MEAN_0, j], mean, g00, cross, width2, state[RADIUS, j], 1.0) + state[MARGIN, j]
-        tied = state[COST_0, j] + at * (upper - state[COST_0, j])
+        start = ray_start(rules, scratch, j)
+        tied = start + at * (upper - start)
         return tied if tied < free else free
     share = cross * (1.0 / g00) if g00 > 0.0 else 0.0
     width = widened(width2, share, np.sqrt(g00))

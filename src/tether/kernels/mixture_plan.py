@@ -127,7 +127,7 @@ def constrain(
 
     The bound of x is start · (1 − Σx) + Σ x_i mean_i + β‖Σ x_i R_i‖, where a_0 costs at most `start`. That is τ_s; or
     τ_s + e, where it is known up to an error bar e. In that case means and widths are not conditioned on it
-    (docs/theory.md section 17): all shares are 0.
+    (docs/theory.md section 17): all shares are 0. A misfit ε is in the margin of each action; a_0 itself has none.
     """
     trouble = examine(rules, tables, plan, scratch, row, stage, slot)
     state, constraints = scratch.state, rules.threshold.shape[0]

@@ -46,6 +46,7 @@ class Rules:
     gamma_norm: Vector  # B (M,)
     feature_norm: float
     cost_error: Vector  # e: safe costs are known up to this; infinite where they are unknown (M,)
+    misfit: Vector  # ε: costs are linear in the features up to this (M,)
     events: float  # G·M/δ: the union behind β_c
     tuned_radius: float
     value_radius: Vector  # β_v of each step (H,)
@@ -91,7 +92,7 @@ class Plan:
     weights: Matrix  # w_h (H, d)
     gamma_hat: Cube  # ĝ_h, given the facts (H, M, d)
     radius: Matrix  # β_c, given the facts; NaN is an alarm (H, M)
-    margin: Matrix  # what rounding and errors in facts may add to any cost (H, M)
+    margin: Matrix  # what the misfit ε, rounding and errors in facts may add to any cost (H, M)
     facts: Integers  # remembered facts that each step rests on (H,)
     values: Matrix  # V_h(s) (H + 1, S)
     score: Matrix  # unclipped score of the choice (H, S)

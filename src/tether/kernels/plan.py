@@ -33,6 +33,7 @@ from tether.kernels.ridge import (
     SPANNED,
     Costs,
     Values,
+    add_bias,
     add_rows,
     into_subspace,
     observe_cost,
@@ -77,6 +78,7 @@ def observe(
         reward -= rules.penalty * numbers[1]
     if rules.conditioning != TOLD and numbers[1] == numbers[1]:
         observe_cost(costs, stage, feature, numbers[1:], work)
+        add_bias(costs, stage, rules.misfit)
     observe_value(values, stage, feature, reward, next_slot, work)
 
 

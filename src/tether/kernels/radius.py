@@ -44,6 +44,19 @@ def classical_radius(log_det: float, noise: float, events: float, ridge: float, 
     return noise * np.sqrt(log_det + 2.0 * np.log(events)) + np.sqrt(ridge) * gamma_norm
 
 
+BIASED = 1.0 + 1e-9
+"""Σ b² is a plain sum, whose rounding over 10⁶ terms this covers."""
+
+
+@kernel
+def bias_radius(costs: Costs, stage: int, constraint: int) -> float:
+    """√(Σ b²): what samples that are off by up to b_i add to ‖ĝ − γ*‖_A, whatever they depend on.
+
+    ĝ moves by GΣφ_i b_i, and ‖Σφ_i b_i‖_G <= √(Σ b_i²), as Φ(λI + ΦᵀΦ)^{-1}Φᵀ has no eigenvalue over 1 (section 12).
+    """
+    return np.sqrt(costs.bias[stage, constraint]) * BIASED
+
+
 @kernel
 def cost_radius(costs: Costs, rules: Rules, stage: int, constraint: int) -> float:
     """β_c of one stage and constraint, from the log-determinant of its Gram matrix. Facts add nothing to it."""
@@ -53,17 +66,18 @@ def cost_radius(costs: Costs, rules: Rules, stage: int, constraint: int) -> floa
         return rules.tuned_radius
     log_det = costs.log_det[stage]
     noise, norm = rules.noise[constraint], rules.gamma_norm[constraint]
+    bias = bias_radius(costs, stage, constraint)
     if rules.radius_kind == CLASSICAL:
-        return classical_radius(log_det, noise, rules.events, costs.ridge, norm)
+        return classical_radius(log_det, noise, rules.events, costs.ridge, norm) + bias
     if rules.radius_kind == MIXTURE:
-        return mixture_radius(log_det, noise, rules.events, costs.ridge, norm)
+        return mixture_radius(log_det, noise, rules.events, costs.ridge, norm) + bias
     events = rules.events * (1.0 + costs.grid.shape[0])  # all the sets hold at once: any may be used at any time
     best = mixture_radius(log_det, noise, events, costs.ridge, norm)
     lag = log_det - costs.grid_at[stage]
     for j in range(costs.grid.shape[0]):
         grown_by = costs.grid_log_det[stage, j] + lag
         best = min(best, grid_radius(grown_by, costs.least[stage], costs.grid[j], noise, events, costs.ridge, norm))
-    return best
+    return best + bias
 
 
 @kernel

@@ -104,6 +104,7 @@ class Costs:
     moment: Cube  # Σ z φ (G, M, d)
     moment_low: Cube  # what rounding left out of it (G, M, d)
     size: Matrix  # Σ |z| ‖φ‖ (G, M)
+    bias: Matrix  # Σ b², where the mean of sample i may be off by b_i: docs/theory.md section 12 (G, M)
     factor: Cube  # U, A = UᵀU (G, d, d)
     log_det: Vector  # log det(A / λ) (G,)
     updates: Integers  # (G,)
@@ -171,6 +172,7 @@ def new_costs(stages: int, dimension: int, constraints: int, ridge: float, featu
         moment=np.zeros((stages, constraints, dimension)),
         moment_low=np.zeros((stages, constraints, dimension)),
         size=np.zeros((stages, constraints)),
+        bias=np.zeros((stages, constraints)),
         factor=np.tile(np.sqrt(ridge) * np.eye(dimension), (stages, 1, 1)),
         log_det=np.zeros(stages),
         updates=np.zeros(stages, dtype=np.int64),
@@ -488,6 +490,13 @@ def observe_cost(costs: Costs, stage: int, feature: Vector, cost: Vector, work: 
             unwhiten(facts.inside[stage], direction, rank)
             out_of_subspace(facts.basis[stage], rank, direction, costs.owed.direction[stage, slot])
         update_factor(facts.inside[stage], rotated, rank)
+
+
+@kernel
+def add_bias(costs: Costs, stage: int, bias: Vector) -> None:
+    """The outcome just added may be off by up to b (M,), for whatever reason: Σ b² enlarges the radius (section 12)."""
+    for j in range(bias.shape[0]):
+        costs.bias[stage, j] += bias[j] * bias[j]
 
 
 @kernel

@@ -61,6 +61,7 @@ class Terms:
 
     memory: Literal["state", "visited", "all"]
     error: Array | None  # e: safe costs are known up to this (M,); None if they are unknown
+    misfit: Array  # ε: expected costs are linear in the features up to this (M,)
     radius: float | str
     reduces: bool
     threshold: Array  # τ (M,)
@@ -71,11 +72,12 @@ class Terms:
     stages: int  # G: H, or 1 where steps are pooled
     dimension: int  # d
     ridge: float  # λ
+    cost_range: Array | None = None  # lowest and highest reading (M, 2), where a lost cost counts as the worst one
 
     @cached_property
     def exact(self) -> bool:
-        """Whether safe costs are known exactly: then they are conditioned on."""
-        return self.error is not None and not self.error.any()
+        """Whether safe costs are exact facts about γ*: then they are conditioned on."""
+        return self.error is not None and not self.error.any() and not self.misfit.any()
 
 
 def add_to(total: Array, rest: Array, term: Array) -> None:
@@ -269,6 +271,7 @@ class Model(NamedTuple):
     trace_root: float  # √tr A
     feature_norm: float
     facts: int = 0
+    lost: int = 0
 
     @property
     def radii(self) -> tuple[float, ...]:
@@ -276,22 +279,30 @@ class Model(NamedTuple):
         return tuple(fit.radius for fit in self.fits)
 
 
-def solve(
-    terms: Terms, gram: Array, moment: Array, count: int, facts: ExactFacts | WeighedFacts, stage: int
-) -> Model | None:
-    """One stage from its sums, gram (d, d) and moment (M, d), and its facts; None if they are not finite or A < λI."""
-    if not (np.isfinite(gram).all() and np.isfinite(moment).all()):
+class StageSums(NamedTuple):
+    """What one stage has seen: A (d, d), Σzφ (M, d), Σb² (M,) where sample i may be off by b_i, and their number."""
+
+    gram: Array
+    moment: Array
+    bias: Array
+    outcomes: int
+
+
+def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage: int) -> Model | None:
+    """One stage from its sums and its facts; None if they are not finite or A < λI."""
+    gram, moment, bias, count = sums
+    if not (np.isfinite(gram).all() and np.isfinite(moment).all() and np.isfinite(bias).all()):
         return None
     values, vectors = np.linalg.eigh(gram)
     error = 16.0 * ULP * float(values[-1])
     if not values[0] >= terms.ridge * (1.0 - 1e-9) - error:
         return None
     values = np.maximum(values, terms.ridge)
-    betas = least_radii(terms, values, error)
+    betas = biased(terms, least_radii(terms, values, error), bias)
     plain = _with_radii(_fitted(terms, values, vectors, moment, count, error), betas)
     if isinstance(facts, ExactFacts):
         return _conditioned_on(terms, plain, facts, stage) if facts.count[stage] else plain
-    return _weighed(terms, plain, (gram, moment, count), facts, stage)
+    return _weighed(terms, plain, sums, facts, stage)
 
 
 def _fitted(terms: Terms, values: Array, vectors: Array, moment: Array, count: int, error: float) -> Model:
@@ -349,17 +360,15 @@ def _conditioned_on(terms: Terms, plain: Model, facts: ExactFacts, stage: int) -
     return plain._replace(fits=tuple(fits), free=free, span=facts.span(stage).basis, facts=int(facts.count[stage]))
 
 
-def _weighed(
-    terms: Terms, plain: Model, sums: tuple[Array, Array, int], facts: WeighedFacts, stage: int
-) -> Model | None:
+def _weighed(terms: Terms, plain: Model, sums: StageSums, facts: WeighedFacts, stage: int) -> Model | None:
     """The model with facts that are known up to an error bar e: A + wF, and β_w² = β² + wJe² − m_w: section 17 (b).
 
-    m_w is the least value of ‖ĝ − γ‖²_A + w Σ(⟨γ, f⟩ − τ_s)², which is taken at ĝ_w.
+    m_w is the least value of ‖ĝ − γ‖²_A + w Σ(⟨γ, f⟩ − τ_s)², which is taken at ĝ_w. With a misfit, e is e + ε.
     """
     weight, visits = float(facts.weight[stage]), float(facts.used_visits[stage])
     if weight == 0.0 or terms.error is None:
         return plain
-    gram, moment, count = sums
+    gram, moment, _, count = sums
     added, safe, square = facts.used_gram[stage], facts.used_moment[stage], facts.used_square[stage]
     total = gram + weight * added
     if not (np.isfinite(total).all() and np.isfinite(safe).all() and np.isfinite(square).all()):
@@ -375,7 +384,7 @@ def _weighed(
         scale = float(square[j]) + float(np.trace(added)) * max(before.size, fit.size) ** 2
         doubt = sqrt(least) * 1e-9 + error * (before.size + fit.size) / float(plain.root[0])
         rounding = (2.0 * sqrt(least) + doubt) * doubt + 64.0 * ULP * (len(mine) + visits) * weight * scale
-        grown = before.radius * before.radius + weight * visits * float(terms.error[j]) ** 2
+        grown = before.radius * before.radius + weight * visits * float(terms.error[j] + terms.misfit[j]) ** 2
         radii.append(_root(grown, least, rounding) if terms.reduces else sqrt(grown) * (1.0 - 1e-9))
     return _with_radii(fitted, radii)._replace(facts=int(visits))
 
@@ -385,6 +394,13 @@ def _root(grown: float, less: float, doubt: float) -> float:
     if not less - doubt <= grown:
         return nan
     return sqrt(max(grown - less - doubt, 0.0)) * (1.0 - 1e-9)
+
+
+def biased(terms: Terms, radii: Sequence[float], bias: Array) -> tuple[float, ...]:
+    """The radii of samples that are off by up to b_i: larger by √(Σ b_i²), section 12. A tuned one is what it is."""
+    if not isinstance(terms.radius, str):
+        return tuple(radii)
+    return tuple(radius + sqrt(more) for radius, more in zip(radii, bias.tolist(), strict=True))
 
 
 def least_radii(terms: Terms, values: Array, error: float) -> tuple[float, ...]:
@@ -674,6 +690,18 @@ class Point(NamedTuple):
         return cls(feature, action, Parts(ONE, 1.0, feature[None]))
 
 
+class Ways(NamedTuple):
+    """What bounds a point where a_0's cost is not an exact fact: the way from a_0, whose cost is at most `start`, too.
+
+    `misfit` is ε, which the point's own cost may lie over ⟨γ*, φ⟩.
+    """
+
+    actions: ActionSet
+    point: Point
+    start: float
+    misfit: float
+
+
 class Verdict(NamedTuple):
     """What the gate found: its bounds (M,) and its rounding (M,); `why` is empty if the action may leave."""
 
@@ -692,14 +720,16 @@ class Gate:
         self.moment = np.zeros((terms.stages, constraints, d))
         self.gram_rest = np.zeros_like(self.gram)  # what rounding dropped from each sum (Kahan)
         self.moment_rest = np.zeros_like(self.moment)
+        self.bias = np.zeros((terms.stages, constraints))  # Σ b², where sample i may be off by b_i
         self.count = np.zeros(terms.stages, dtype=np.int64)
+        self.lost = np.zeros(terms.stages, dtype=np.int64)  # costs that were never measured
         self.facts: ExactFacts | WeighedFacts
         self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
         self._solved: dict[int, Model | None] = {}
 
     def arrays(self) -> dict[str, Array]:
         """The state, by name: what a snapshot keeps."""
-        names = ("gram", "moment", "gram_rest", "moment_rest", "count")
+        names = ("gram", "moment", "gram_rest", "moment_rest", "bias", "count", "lost")
         mine = {name: getattr(self, name) for name in names}
         return mine | {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
 
@@ -713,13 +743,19 @@ class Gate:
             self.facts.forget_spans()
         self._solved.clear()
 
-    def add(self, step: int, feature: Array, cost: Array) -> None:
-        """One observed cost z (M,) of φ (d,). A missing cost must not come here."""
-        stage = self._stage(step)
+    def add(self, step: int, feature: Array, cost: Array | None) -> None:
+        """One cost z (M,) of φ (d,), in its turn; None if it was lost: in the worst case half its range off."""
+        stage, off = self._stage(step), self.terms.misfit
+        self._solved.pop(stage, None)
+        if cost is None:
+            self.lost[stage] += 1
+            if self.terms.cost_range is None:
+                return
+            cost, off = self.terms.cost_range.mean(axis=1), off + np.ptp(self.terms.cost_range, axis=1) / 2.0
         add_to(self.gram[stage], self.gram_rest[stage], np.outer(feature, feature))
         add_to(self.moment[stage], self.moment_rest[stage], np.outer(cost, feature))
+        self.bias[stage] += off**2
         self.count[stage] += 1
-        self._solved.pop(stage, None)
 
     def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
         """The safe cost τ_s (M,) of a state whose safe action has feature f (d,): a fact about γ*_h, if any is kept."""
@@ -800,13 +836,20 @@ class Gate:
         terms, fit, f, rows = self.terms, model.fits[j], actions.phi_0, actions.endpoints
         if terms.exact and open_part(model, f) > SPANNED:
             return declared, conditioned_bounds(model, fit, rows, f, declared, terms.reduces)
-        upper = plain_bounds(model, fit, rows)
-        start = declared if terms.exact else min(float(plain_bounds(model, fit, f[None])[0]), self._start(declared, j))
-        return start, upper
+        upper = plain_bounds(model, fit, rows) + float(terms.misfit[j])
+        if terms.exact:
+            return declared, upper
+        free = float(plain_bounds(model, fit, f[None])[0]) + float(terms.misfit[j])
+        return min(free, self._start(declared, j, not actions.is_star)), upper
 
-    def _start(self, declared: float, j: int) -> float:
-        """The most that a_0(s) may cost, by what was declared: τ_s + e, infinite if it is unknown."""
-        return inf if self.terms.error is None else declared + float(self.terms.error[j])
+    def _start(self, declared: float, j: int, mixed: bool) -> float:
+        """The most that a_0(s) may cost, by what was declared: τ_s + e, infinite if it is unknown.
+
+        Points on a ray from it are not a_0: their bound begins at τ_s + e + 2ε (section 12). What is drawn is.
+        """
+        if self.terms.error is None:
+            return inf
+        return declared + float(self.terms.error[j]) + (0.0 if mixed else 2.0 * float(self.terms.misfit[j]))
 
     def _examine(
         self, model: Model, actions: ActionSet, point: Point, declared: float, j: int, shown: CostBound
@@ -814,10 +857,14 @@ class Gate:
         """(why not, the gate's bound, its rounding) for one constraint, whose safe cost τ_s was `declared`."""
         fit, tau, radius = model.fits[j], float(self.terms.threshold[j]), shown.radius.value
         why = ""
-        if shown.threshold != tau:
+        if shown.misfit != self.terms.misfit[j]:
+            why = f"the certificate's misfit ε is {shown.misfit!r}, the problem's {float(self.terms.misfit[j])!r}"
+        elif shown.threshold != tau:
             why = f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}"
         elif shown.facts != model.facts:
             why = f"it rests on {shown.facts} remembered facts, but the gate has {model.facts}"
+        elif shown.lost != model.lost:
+            why = f"it counts {shown.lost} lost costs, but the gate has {model.lost}"
         elif fit.trouble:
             why = fit.trouble
         elif isnan(fit.radius):
@@ -834,12 +881,13 @@ class Gate:
             same, doubt = bound_at(model, fit, shape, radius)
             highest, gap = same + most_upward(shape, radius), tau - declared
         else:
-            start = self._start(declared, j)
-            own, *_ = self._measured(model, fit, actions.phi_0, point, start, fit.radius)
-            same, highest, doubt = self._measured(model, fit, actions.phi_0, point, start, radius)
+            start, misfit = self._start(declared, j, point.parts.mixed), float(self.terms.misfit[j])
+            ways = Ways(actions, point, start, misfit)
+            own, *_ = self._measured(model, fit, ways, fit.radius)
+            same, highest, doubt = self._measured(model, fit, ways, radius)
             if shown.bound < same - doubt:  # cut shorter, for a margin?
-                same = min(same, self._along_chords(model, fit, actions, point, start, radius))
-                own = min(own, self._along_chords(model, fit, actions, point, start, fit.radius))
+                same = min(same, self._along_chords(model, fit, ways, radius))
+                own = min(own, self._along_chords(model, fit, ways, fit.radius))
             gap = tau - start if start < tau else abs(tau)
         if not (isfinite(own) and isfinite(same) and isfinite(highest) and isfinite(shown.bound) and isfinite(doubt)):
             why = "a bound is not finite, or the safe cost contradicts the data"
@@ -862,34 +910,33 @@ class Gate:
         shape = plain(model, fit, parts.away, parts)
         return shape._replace(mean=declared * (1.0 - parts.total) + shape.mean)
 
-    def _measured(
-        self, model: Model, fit: Fit, f: Array, point: Point, start: float, radius: float
-    ) -> tuple[float, float, float]:
+    def _measured(self, model: Model, fit: Fit, ways: "Ways", radius: float) -> tuple[float, float, float]:
         """(the gate's bound, the highest one that is as valid, rounding) where τ_s is known up to e, or not at all.
 
-        Without conditioning it is U(φ); from a_0, which costs at most `start`, it is (1 − Σα)(τ_s + e) + U(Σα·end),
-        section 17 (b). Both hold.
+        Without conditioning it is U(φ) + ε; from a_0, which costs at most `start`, it is (1 − Σα) start + U(Σα·end) +
+        Σα·ε, sections 12 and 17 (b). Both hold.
         """
+        point, start, misfit, f = ways.point, ways.start, ways.misfit, ways.actions.phi_0
         parts = point.parts
         both = np.vstack([parts.ends, f])  # certificates round outward by both ends of the ray
         shape = plain(model, fit, point.feature, Parts(np.ones(len(both)), float(len(both)), both))
         free, doubt = bound_at(model, fit, shape, radius)
+        free += misfit
         if not isfinite(start):
             return free, free, doubt
         shape = plain(model, fit, parts.away, parts)
         away, other = bound_at(model, fit, shape, radius)
-        tied = (1.0 - parts.total) * start + away
+        tied = (1.0 - parts.total) * start + away + parts.total * misfit
         most = tied + most_upward(shape, radius)
         return min(free, tied), max(free, most), max(doubt, other)
 
-    def _along_chords(
-        self, model: Model, fit: Fit, actions: ActionSet, point: Point, start: float, radius: float
-    ) -> float:
+    def _along_chords(self, model: Model, fit: Fit, ways: "Ways", radius: float) -> float:
         """The least bound that c = (1 − α/t) c(f) + (α/t) c(x(t)) proves, over all longer lengths t on the same ray.
 
         A certificate for x(t) that is cut to α lies on the chord from τ_s + e. Its slope (U(x(t)) − τ_s − e)/t first
         falls and then rises, since U is convex: golden sections find its minimum, and any t gives a valid bound.
         """
+        actions, point, start, misfit = ways
         action, f = point.action, actions.phi_0
         if point.parts.mixed or not isinstance(action, StarAction) or not isfinite(start):
             return inf
@@ -897,7 +944,8 @@ class Gate:
 
         def slope(t: float) -> float:
             x = f + t * away
-            return (bound_at(model, fit, plain(model, fit, x, Parts(ONE, 1.0, x[None])), radius)[0] - start) / t
+            there = bound_at(model, fit, plain(model, fit, x, Parts(ONE, 1.0, x[None])), radius)[0] + misfit
+            return (there - start) / t
 
         low, high = action.length, 1.0
         for _ in range(60):
@@ -909,8 +957,9 @@ class Gate:
         """The stage of a step, solved once per change."""
         stage = self._stage(step)
         if stage not in self._solved:
-            sums = self.gram[stage], self.moment[stage], int(self.count[stage])
-            self._solved[stage] = solve(self.terms, *sums, self.facts, stage)
+            sums = StageSums(self.gram[stage], self.moment[stage], self.bias[stage], int(self.count[stage]))
+            model = solve(self.terms, sums, self.facts, stage)
+            self._solved[stage] = None if model is None else model._replace(lost=int(self.lost[stage]))
         return self._solved[stage]
 
 

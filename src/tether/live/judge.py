@@ -153,12 +153,19 @@ def with_margin(
     """A proposal that leaves `share` of the gap unused: a ray cut shorter, a mixture with more of a_0, else the reason.
 
     bound((1−α)f + αx) is affine in α where τ_s is known (docs/theory.md section 2), so the cut has a closed form. Where
-    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound.
+    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound. With a misfit ε the
+    chord of a ray begins at τ_s + e + 2ε (section 12); a mixture plays a_0 itself.
     """
+    stray = 0.0 if proposal.mixture is not None else 2.0
+    starts = [
+        float(cost) + error + stray * misfit
+        for cost, error, misfit in zip(
+            known.baseline_cost[proposal.step], problem.baseline_cost_error, problem.misfit, strict=True
+        )
+    ]
     divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
     keep = 1.0
-    for j, shown in enumerate(proposal.evidence):
-        declared = float(known.baseline_cost[proposal.step, j]) + problem.baseline_cost_error[j]
+    for j, (shown, declared) in enumerate(zip(proposal.evidence, starts, strict=True)):
         gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
         if not gap > 0.0:
             return proposal, f"the gap under τ of constraint {j} is unknown: give Problem baseline_cost or gap_floor"
@@ -179,8 +186,7 @@ def with_margin(
         shorter = StarAction(action.ray, action.length * kept)
         kept, action = shorter.length / action.length, shorter
     evidence = []
-    for shown, error in zip(proposal.evidence, problem.baseline_cost_error, strict=True):
-        start = shown.baseline_cost + error
+    for shown, start in zip(proposal.evidence, starts, strict=True):
         evidence.append(replace(shown, bound=start + (shown.bound - start) * kept))
     detail = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
     feature, bounds = feature_of(known.actions, action), tuple(evidence)
@@ -384,8 +390,9 @@ def _is_length(value: Any) -> bool:
 
 
 def cost_limit(problem: Problem, feature: Any) -> Array:
-    """B‖φ‖ + 10σ: costs (M,) of an action with φ (d,) stay within ± this, or B or σ was declared too small."""
-    return np.array(problem.gamma_norm) * float(np.linalg.norm(feature)) + FAR * np.array(problem.noise)
+    """B‖φ‖ + ε + 10σ: costs (M,) of an action with φ (d,) stay within ± this, or B or σ was declared too small."""
+    around = np.array(problem.misfit) + FAR * np.array(problem.noise)
+    return np.array(problem.gamma_norm) * float(np.linalg.norm(feature)) + around
 
 
 def _check_range(problem: Problem, id: str, feature: Any, costs: Array) -> None:

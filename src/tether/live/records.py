@@ -181,8 +181,8 @@ class Limit:
 
     `bounds` says what is bounded ("cost" or "expected cost"), `gate_bound` is what the independent gate computed
     (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts` is how many
-    remembered safe costs the bound rests on, beside that of the state itself; `lost` how many costs were never
-    measured, `lost_as` what they count as.
+    remembered safe costs the bound rests on, beside that of the state itself; `misfit` the ε by which costs were
+    declared to differ from linear ones; `lost` how many costs were never measured, `lost_as` what they count as.
     """
 
     __pydantic_config__ = STRICT
@@ -196,6 +196,7 @@ class Limit:
     bounds: str = "cost"
     gate_bound: Number | None = None
     facts: int = 0
+    misfit: Number = 0.0
     lost: int = 0
     lost_as: str = "at-random"
 
@@ -206,7 +207,7 @@ class Limit:
         radius = evidence.radius
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
-            gate_bound, evidence.facts, evidence.lost, evidence.lost_as,
+            gate_bound, evidence.facts, evidence.misfit, evidence.lost, evidence.lost_as,
         )  # fmt: skip
 
 
@@ -288,11 +289,14 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
 
     Where the cost is known up to an error bar, a_0 costs at most the upper end of it, and at most τ.
     """
-    errors = problem.baseline_cost_error
-    return tuple(
-        Limit.of(CostBound(tau if math.isnan(cost) else min(cost + error, max(cost, tau)), tau, radius, cost))
-        for cost, error, tau, radius in zip(map(float, baseline_cost), errors, problem.threshold, radii, strict=True)
+    declared = zip(
+        map(float, baseline_cost), problem.baseline_cost_error, problem.misfit, problem.threshold, radii, strict=True
     )
+    shown = []
+    for cost, error, misfit, tau, radius in declared:
+        bound = tau if math.isnan(cost) else min(cost + error, max(cost, tau))
+        shown.append(Limit.of(CostBound(bound, tau, radius, cost, misfit=misfit)))
+    return tuple(shown)
 
 
 # What is logged: one frozen, strict record per kind of entry.

@@ -184,8 +184,7 @@ class Learner:
         """The agent has counted these outcomes: so does the gate. Then a plan, if one is due."""
         self._proposed.clear()
         for outcome in outcomes:
-            if outcome.cost is not None:
-                self.gate.add(outcome.step, outcome.feature, outcome.cost)
+            self.gate.add(outcome.step, outcome.feature, outcome.cost)
         if self.agent.plans_are_due:
             with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
                 self.agent.plan()
@@ -323,11 +322,13 @@ def terms_of(agent: SlucbQvi) -> Terms:
     return Terms(
         memory=memory,
         error=None if problem.baseline_cost is None else np.array(problem.baseline_cost_error),
+        misfit=np.array(problem.misfit),
         radius=config.cost_radius,
         reduces=config.explorer != "paper",
         threshold=np.array(problem.threshold),
         noise=np.array(problem.noise),
         gamma_norm=np.array(problem.gamma_norm),
+        cost_range=np.array(problem.cost_range) if problem.lost == "worst-case" else None,
         feature_norm=float(problem.feature_norm),
         confidence=problem.confidence,
         stages=1 if config.pooled else int(problem.horizon),

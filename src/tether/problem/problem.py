@@ -61,6 +61,9 @@ class Problem:
             (they must still be under τ). Kept as a function.
         baseline_cost_error: e, how far τ_h(s) may be off, one per constraint; 0 means that it is known
             exactly, to all digits. A cost that was measured or rounded is not: declare by how much.
+        misfit: ε, how far an expected cost may be from linear, |c(s, a) − ⟨γ*, φ(s, a)⟩| <= ε, one per constraint; 0
+            means exactly linear, as in the paper. Safe costs are then facts up to e + ε, and nothing but a_0 can be
+            certified where τ − τ_h(s) <= 2ε.
         confidence: δ, the probability with which the cost event may fail over the whole run.
         gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
         feature_norm: the limit on ‖φ‖, 1 in the paper.
@@ -85,6 +88,7 @@ class Problem:
     actions: Callable[[State], ActionSet]
     baseline_cost: Callable[[int, State], float | Sequence[float]] | None
     baseline_cost_error: tuple[float, ...] = (0.0,)
+    misfit: tuple[float, ...] = (0.0,)
     confidence: float = 0.01
     gamma_norm: tuple[float, ...] = ()
     feature_norm: float = 1.0
@@ -130,6 +134,11 @@ class Problem:
     def constraints(self) -> int:
         """M, the number of constraints."""
         return len(self.threshold)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a declared safe cost is an exact fact about γ*: no error bar, and costs that are exactly linear."""
+        return not any(self.baseline_cost_error) and not any(self.misfit)
 
     def check(self, log: Any = None, **options: Any) -> "Report":
         """Test every assumption that can be tested: a printable Report. `log`: Transitions or arrays, if there are any.
@@ -288,6 +297,11 @@ LIMITS = {
         lambda error: 0.0 <= error < inf,
         "It is how far the declared cost of a safe action may be off. Where that cost is not known at all, give "
         "baseline_cost=None.",
+    ),
+    "misfit": Limit(
+        "finite and >= 0",
+        lambda misfit: 0.0 <= misfit < inf,
+        "It is how far an expected cost may be from linear in the features (Assumption 1).",
     ),
     "confidence": Limit(
         "a δ in (0, 0.5) as in Theorem 1",

@@ -100,7 +100,7 @@ class LinearMDP:
                 continue
             true = self.true_gamma @ known.phi_0
             told = self.problem.look_up(state).baseline_cost
-            if not (np.abs(true - told) <= np.array(self.problem.baseline_cost_error) + 1e-9).all():
+            if not (np.abs(true - told) <= np.add(self.problem.baseline_cost_error, self.problem.misfit) + 1e-9).all():
                 raise AssumptionError(
                     f"Assumption 2 declares the cost of the safe action, but in state {state} the problem says "
                     f"{told.tolist()} and the world's γ* gives {true.tolist()}."
