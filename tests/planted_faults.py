@@ -31,6 +31,7 @@ RADIUS = "tests/kernels/test_radius.py"
 PLAN = "tests/kernels/test_plan.py"
 FACTS = "tests/kernels/test_facts.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
+ORDER = "tests/agents/test_outcome_order.py"
 
 ALGORITHM_1 = f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape"
 REMEMBERED = f"{TARGETS}::test_a_fact_is_the_safe_cost_of_the_state_and_step_that_an_outcome_belongs_to"
@@ -469,6 +470,63 @@ KNOWN_FACTS = (
         "agent:LeastSquaresAgent._fact_of",
         swap("self.problem.key_of(t.state)", "self.problem.key_of(t.next_state)"),
         f"{REMEMBERED}[logged]",
+    ),
+)
+
+LOST = (
+    Fault(
+        "order: what comes early counts at once",
+        "outcome_order:_due",
+        swap("next(iter(queue.values())).outcome", "next((e.outcome for e in queue.values() if e.outcome), None)"),
+        f"{ORDER}::test_what_comes_early_waits_for_all_before_it",
+    ),
+    Fault(
+        "order: an outcome of a decision counts as if it had none",
+        "agent:LeastSquaresAgent.learn",
+        swap("[outcome] if t.decision_id is None else self.order.settle(t.decision_id, outcome)", "[outcome]"),
+        f"{ORDER}::test_the_bounds_rest_on_a_prefix_whatever_comes_first[explorer-adaptive]",
+    ),
+    Fault(
+        "order: one queue for all stages",
+        "outcome_order:OutcomeOrder._stage_of",
+        swap("step if len(self._queues) > 1 else 0", "0"),
+        f"{ORDER}::test_stages_do_not_wait_for_each_other_and_pooled_steps_do",
+    ),
+    Fault(
+        "order: a withdrawn decision is still waited for",
+        "outcome_order:OutcomeOrder.withdraw",
+        drop("del queue[id]"),
+        f"{ORDER}::test_what_comes_early_waits_for_all_before_it",
+    ),
+    Fault(
+        "lost: the worst case is not counted",
+        "agent:LeastSquaresAgent.learn_cost",
+        swap("(highest - lowest) / 2.0 + off", "off"),
+        f"{ORDER}::test_in_the_worst_case_a_lost_cost_is_half_its_range_off",
+    ),
+    Fault(
+        "lost: a lost cost is not counted on the certificate",
+        "agent:LeastSquaresAgent.learn_cost",
+        drop("self.lost[stage] += 1"),
+        f"{ORDER}::test_a_cost_lost_at_random_is_left_out_and_counted",
+    ),
+    Fault(
+        "lost: the test of losses looks at the cheaper one",
+        "monitor:Sums.close",
+        swap("predicted > before", "predicted < before"),
+        "tests/check/test_monitor.py::test_costs_that_get_lost_because_they_are_high_raise_the_alarm[False]",
+    ),
+    Fault(
+        "lost: a warm start takes effect row by row",
+        "replica:Learner._take_batch",
+        swap("part.last", "True"),
+        "tests/live/test_warm_start.py::test_a_warm_start_takes_effect_as_a_whole",
+    ),
+    Fault(
+        "lost: the gate counts no worst case",
+        "gate:Gate.add",
+        swap("off + np.ptp(self.terms.cost_range, axis=1) / 2.0", "off"),
+        "tests/live/test_gate.py::test_the_gate_counts_lost_costs_in_the_worst_case",
     ),
 )
 
@@ -1015,7 +1073,7 @@ LIVE_USE = (
     ),
 )
 
-FAULTS = SAFE_SETS + RADII + PLANS + KNOWN_FACTS + ROUNDING + AGENTS + LAKES + LEAN_PLANS + MIXTURES + LIVE_USE
+FAULTS = SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + ROUNDING + AGENTS + LAKES + LEAN_PLANS + MIXTURES + LIVE_USE
 
 if __name__ == "__main__":
     sys.exit(main(FAULTS, __doc__))

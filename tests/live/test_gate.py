@@ -11,6 +11,7 @@ import pytest
 import tether
 from live.plant import Plant, live_advisor
 from tether.agents.slucb import SlucbConfig
+from tether.live.audit import replay
 from tether.live.gate import Gate, Terms
 from tether.live.log.memory import MemoryStore
 from tether.live.records import Measured
@@ -97,6 +98,39 @@ def two_dimensional_gate(radius=0.5, memory="state"):
         noise=0.1,
     )
     return gate, problem.look_up(0)
+
+
+def test_the_gate_counts_lost_costs_in_the_worst_case():
+    """cost_range (0, 0.6): z = 0.3, off by 0.3 each; without a range a lost cost changes no sum. Both are counted."""
+    gate, _ = two_dimensional_gate()
+    gate.add(0, np.array([0.0, 1.0]), None)
+    assert (gate.lost.tolist(), gate.count.tolist(), gate.bias.tolist()) == ([1], [0], [[0.0]])
+    careful = Gate(dataclasses.replace(gate.terms, cost_range=np.array([[0.0, 0.6]])))
+    for _ in range(2):
+        careful.add(0, np.array([0.0, 1.0]), None)
+    np.testing.assert_allclose(careful.bias, [[2 * 0.09]])
+    np.testing.assert_allclose(careful.moment[0, 0], [0.0, 0.6])
+    assert careful.lost.tolist() == careful.count.tolist() == [2]
+
+
+@pytest.mark.parametrize("told", [{}, {"lost": "worst-case", "cost_range": (-1.0, 2.0)}])
+def test_certificates_with_lost_costs_pass_and_replay(told):
+    """Every third cost is lost, one in ten outcomes never comes; the gate agrees on how many, and on every bound."""
+    world, _ = world_and_streams(3, horizon=1)
+    problem = dataclasses.replace(world.problem, **told)
+    advisor, plant = live_advisor(problem), Plant(world.true_gamma)
+    for n in range(90):
+        decision = advisor.decide(plant.state())
+        if n % 10 == 9:
+            advisor.lose(decision.id, by="me", why="gone")
+        else:
+            cost = None if n % 3 == 0 else plant.measure(0, decision.feature)
+            advisor.record(decision.id, 0.1, cost)
+    status = advisor.status()
+    assert (status.lost, status.refusals, status.data_version) == (36, 0, 90)
+    last = [advisor.decide(plant.state()) for _ in range(5)]
+    assert {limit.lost for d in last for limit in d.certificate.limits if not d.is_baseline} <= {36}
+    assert replay(advisor.store, problem).differences == []
 
 
 def test_the_bound_is_the_one_worked_out_by_hand():

@@ -5,7 +5,7 @@ import pytest
 
 from live.plant import Plant, live_advisor
 from tether import Advisor
-from tether.errors import InputError
+from tether.errors import InputError, StoreError
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.records import StateCodec
@@ -46,6 +46,36 @@ def test_old_costs_teach_the_cost_model_and_nothing_else(world):
     assert learner.gate.certified(0, known) > first.certified
     assert later.certificate.data_version == 50
     assert advisor.status().refusals == 0
+
+
+def test_a_warm_start_takes_effect_as_a_whole(world, monkeypatch):
+    """Of 250 rows the first 200 are two entries, seen by a decision; nothing counts before the last 50 are there.
+
+    A call that was cut short is completed by the same call.
+    """
+    store = MemoryStore()
+    advisor, (features, costs) = live_advisor(world.problem, store), rows(world, 250)
+    honest, calls = store.append, []
+
+    def interrupted(drafts):
+        calls.extend(drafts)
+        if len(calls) == 3:
+            raise StoreError("the disk is full")
+        return honest(drafts)
+
+    monkeypatch.setattr(store, "append", interrupted)
+    with pytest.raises(StoreError):
+        advisor.warm_start(features, costs)
+    monkeypatch.undo()
+    advisor.sync()
+    assert advisor.decide(1).certificate.data_version == 0
+    again = Advisor(world.problem, store)
+    again.snapshot()
+    assert again.replica.learner.gate.count.sum() == 0
+    assert again.warm_start(features, costs, duplicates="drop") == 50
+    assert advisor.sync() > 0
+    for each in (advisor, again, Advisor(world.problem, store)):
+        assert each.replica.learner.gate.count.sum() == each.replica.learner.version == 250
 
 
 def test_a_warm_started_advisor_keeps_its_promise_and_replays(world):

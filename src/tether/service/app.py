@@ -115,6 +115,11 @@ class Service:
         self.metrics.recorded(recorded.repeated)
         return Json({"decision_id": recorded.decision_id, "seq": recorded.seq, "repeated": recorded.repeated})
 
+    async def lose(self, request: Request, body: models.LostRequest) -> Response:
+        """Declare the outcome of a decision lost. Later costs no longer wait for it."""
+        await asyncio.to_thread(self.hub.advisor.lose, body.decision_id, by=request.user.name, why=body.why)
+        return Json({"decision_id": body.decision_id})
+
     async def stop(self, request: Request, body: models.OrderRequest) -> Response:
         """Throw the kill switch: the safe action only, in every process, until it is released."""
         return await self._order(request, self.hub.advisor.stop, body.why)
@@ -205,6 +210,8 @@ class Service:
                      answers=decision, unavailable=decision, header=KEY_HEADER, tag="decide"),
             Endpoint("POST", "/v1/outcomes", self.record, role="record", takes=models.OutcomeRequest,
                      answers=models.OutcomeAnswer, tag="record"),
+            Endpoint("POST", "/v1/lost", self.lose, role="record", takes=models.LostRequest,
+                     answers=models.LostAnswer, tag="record"),
             Endpoint("GET", "/v1/status", self.status, tag="read"),
             Endpoint("GET", "/v1/decisions", self.decisions, takes=models.DecisionsQuery, tag="read"),
             Endpoint("GET", "/v1/decisions/{id}", self.decision, tag="read"),

@@ -15,7 +15,7 @@ from tether.errors import InputError, TetherError
 from tether.live.records import new_id
 from tether.records import Action, StarAction
 from tether.service.auth import PREFIX
-from tether.service.models import DecisionAnswer, OutcomeAnswer, StarActionModel
+from tether.service.models import DecisionAnswer, LostAnswer, OutcomeAnswer, StarActionModel
 
 Answer = TypeVar("Answer")
 Number = float | np.floating[Any]
@@ -83,6 +83,10 @@ class Client:
         seen = {"reward": reward, "cost": cost, "next_state": next_state, "applied": applied}
         body = {"decision_id": decision_id, **seen}
         return self._send("POST", "/v1/outcomes", OutcomeAnswer.model_validate, body)
+
+    def lose(self, decision_id: str, why: str) -> None:
+        """Say that the outcome of a decision will never come."""
+        self._send("POST", "/v1/lost", LostAnswer.model_validate, {"decision_id": decision_id, "why": why})
 
     def status(self) -> dict[str, Any]:
         """Mode, switch, alarm, counts."""

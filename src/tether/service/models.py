@@ -46,6 +46,13 @@ class OutcomeRequest(Wire):
     applied: int | StarActionModel | list[FiniteFloat] | None = None
 
 
+class LostRequest(Wire):
+    """Say that the outcome of a decision will never come, so that later costs need not wait for it."""
+
+    decision_id: Annotated[str, Field(min_length=1, max_length=200)]
+    why: Why
+
+
 class ModeRequest(Wire):
     """Enter a mode. Going up needs the criteria to be met; going down is always allowed."""
 
@@ -108,6 +115,12 @@ class OutcomeAnswer(BaseModel):
     decision_id: str
     seq: int
     repeated: bool
+
+
+class LostAnswer(BaseModel):
+    """The loss is in the log."""
+
+    decision_id: str
 
 
 class Readiness(BaseModel):
