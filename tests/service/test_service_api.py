@@ -327,3 +327,17 @@ def test_a_method_that_a_path_does_not_have_is_405_and_a_problem_that_names_thos
     answer = client.delete("/v1/status")
     assert answer.status_code == 405 and set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
     assert answer.headers["content-type"] == "application/problem+json" and answer.json()["status"] == 405
+
+
+def test_a_lost_outcome_is_declared_and_the_status_says_what_waits(client):
+    first, second = (client.post("/v1/decisions", json={"state": 1}).json()["id"] for _ in range(2))
+    assert client.post("/v1/outcomes", json={"decision_id": second, "reward": 0.1, "cost": 0.2}).status_code == 200
+    status = client.get("/v1/status").json()
+    assert status["counts"]["waiting"] == 1 and status["waiting"]["for"] == first
+    lost = client.post("/v1/lost", json={"decision_id": first, "why": "the sensor was off"})
+    assert (lost.status_code, lost.json()) == (200, {"decision_id": first})
+    status = client.get("/v1/status").json()
+    assert (status["counts"]["waiting"], status["counts"]["lost"], status["waiting"]) == (0, 1, None)
+    refused = client.post("/v1/outcomes", json={"decision_id": first, "reward": 0.1, "cost": 0.2})
+    assert refused.status_code == 409 and "declared lost" in refused.json()["detail"]
+    assert client.post("/v1/lost", json={"decision_id": "nobody", "why": "gone"}).status_code == 404

@@ -25,7 +25,7 @@ def test_the_description_is_complete_and_names_every_endpoint():
         told = client.get("/openapi.json").json()
     assert set(told["paths"]) == {
         "/v1/decisions", "/v1/decisions/{id}", "/v1/outcomes", "/v1/status", "/v1/series", "/v1/events", "/v1/mode",
-        "/v1/stop", "/v1/resume", "/v1/alarm/reset", "/metrics", "/healthz", "/readyz",
+        "/v1/lost", "/v1/stop", "/v1/resume", "/v1/alarm/reset", "/metrics", "/healthz", "/readyz",
     }  # fmt: skip
     decide = told["paths"]["/v1/decisions"]["post"]
     assert decide["requestBody"]["content"]["application/json"]["schema"] == {
