@@ -1,4 +1,6 @@
-"""What tests of several folders share: a real browser."""
+"""What tests of several folders share: a real browser, a small disk."""
+
+import subprocess
 
 import pytest
 
@@ -18,3 +20,15 @@ def browser():
             pytest.skip(f"no browser: chromium does not start: {str(error).splitlines()[0]}")
         yield started
         started.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("only root may mount a small disk here")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)

@@ -376,6 +376,18 @@ KNOWN_FACTS = (
         f"{TARGETS}::test_a_fact_that_would_enlarge_an_error_too_much_is_not_remembered",
     ),
     Fault(
+        "facts: features may be so close that a cost of nine decimals is not exact",
+        "ridge:AMPLIFIED",
+        becomes("1e6"),
+        f"{FACTS}::test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold",
+    ),
+    Fault(
+        "facts: the cost of a state is used on top of facts that all but determine it",
+        "ridge:SPANNED",
+        becomes("1e-6"),
+        f"{FACTS}::test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold",
+    ),
+    Fault(
         "facts: errors of earlier facts are not amplified by later ones",
         "ridge:accept_fact",
         drop("facts.inverse[stage, i, held] = ..."),

@@ -1,5 +1,7 @@
 """What Tether raises. Every message names the value, the limit, the assumption and the way out."""
 
+from difflib import get_close_matches
+
 
 class TetherError(Exception):
     """Any error that Tether raises on purpose."""
@@ -35,3 +37,9 @@ class AlteredLog(StoreError):
     def __init__(self, message: str, seq: int = 0) -> None:
         super().__init__(message)
         self.seq = seq
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """The end of an error message: the nearest right name, or all of them."""
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}."

@@ -166,7 +166,7 @@ def test_the_stated_bound_is_the_one_that_the_whole_history_gives(name):
                     literal = _literal_bound(case.world, agent, used, d, j)
                     assert literal <= stated.bound + 1e-11
                     # mixtures: squared widths of single actions are enlarged by `plan.INDEPENDENT` of themselves
-                    assert stated.bound == pytest.approx(literal, abs=1e-5 if agent.mixes else 1e-7)
+                    assert stated.bound == pytest.approx(literal, abs=1e-7)
                     audited += 1
             seen = case.world.step(d, streams)
             agent.observe(seen)

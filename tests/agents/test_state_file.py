@@ -435,14 +435,14 @@ def test_a_read_only_folder_is_an_error_that_names_the_file(agent, tmp_path, mon
     folder.mkdir()
     folder.chmod(0o500)
     if os.geteuid() == 0:
-        real = Path.open
+        real = os.open
 
-        def locked(self, mode="r", *args, **kwargs):
-            if folder in self.parents and "w" in mode:
-                raise PermissionError(13, "Permission denied", str(self))
-            return real(self, mode, *args, **kwargs)
+        def locked(path, flags, *args, **kwargs):
+            if folder in Path(path).parents and flags & os.O_WRONLY:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, flags, *args, **kwargs)
 
-        monkeypatch.setattr(Path, "open", locked)
+        monkeypatch.setattr(os, "open", locked)
     with pytest.raises(StateFileError, match=r"cannot write .*agent\.tether: Permission denied"):
         agent.save(folder / "agent.tether")
     assert list(folder.iterdir()) == []

@@ -20,16 +20,17 @@ SEES_BOTH = {"lab", "cli"}
 MAY_IMPORT = {
     "errors": set(),
     "records": set(),
+    "files": set(),
     "problem": {"records", "errors", "check"},  # check: on call of Problem.check only
     "worlds": {"compiled", "problem", "records", "errors"},
     "kernels": {"compiled", "problem", "records", "errors"},
-    "agents": {"compiled", "kernels", "check", "problem", "records", "errors", "version"},
+    "agents": {"compiled", "kernels", "check", "problem", "records", "errors", "files", "version"},
     "features": {"problem", "records", "errors"},
     "check": {"kernels", "problem", "records", "errors"},
     "gym": {"agents", "check", "features", "problem", "records", "errors"},
-    "live": {"compiled", "agents", "check", "kernels", "problem", "records", "errors", "version"},
-    "service": {"live", "check", "problem", "records", "errors", "version"},
-    "cisr": {"worlds", "records", "errors"},
+    "live": {"compiled", "agents", "check", "kernels", "problem", "records", "errors", "files", "version"},
+    "service": {"live", "check", "problem", "records", "errors", "files", "version"},
+    "cisr": {"worlds", "records", "errors", "files"},
 }
 """Layer -> layers it may import, besides itself. `version` is tether.__version__."""
 

@@ -182,7 +182,7 @@ def test_mixtures_need_the_cost_of_the_safe_action():
 def test_settings_that_are_unknown_or_given_twice_are_refused():
     with pytest.raises(TypeError, match=r"treshold.*did you mean 'threshold'"):
         learn(Shop(), treshold=0.5, **SHOP)
-    with pytest.raises(TypeError, match="'zzz'; it takes env, features, safe_action"):
+    with pytest.raises(TypeError, match="'zzz'; there are: env, features, safe_action"):
         learn(Shop(), zzz=0.5, **SHOP)
     with pytest.raises(TypeError, match="safe_action"):
         learn(Shop(), **without(SHOP, "safe_action"))

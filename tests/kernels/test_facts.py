@@ -751,6 +751,34 @@ def test_facts_that_barely_span_a_direction_never_certify_a_cost_over_the_thresh
 
 
 @pytest.mark.parametrize("condition_on", ["all", "visited"])
+@pytest.mark.parametrize("d", [2, 4])
+def test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold(d, condition_on):
+    """Safe features about 1e-5 apart: two such facts, used together, would enlarge 5e-10 by 1e5 or more."""
+    worst = -np.inf
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        gamma, phi_0 = rng.uniform(0.0, 1.0, d), 0.4 + 1e-5 * rng.standard_normal((6, d))
+        costs = np.round(phi_0 @ gamma, 9)
+        problem = Problem.from_rays(
+            phi_0=phi_0,
+            endpoints=rng.uniform(-0.5, 0.5, (6, 5, d)),
+            baseline_cost=costs[None],
+            horizon=1,
+            threshold=float(costs.max()) + 0.05,
+            noise=0.05,
+        )
+        agent = SlucbQvi(problem, SlucbConfig(condition_on=condition_on))
+        for _ in range(60):
+            agent.plan()
+            decision = agent.act(0, int(rng.integers(6)))
+            cost = float(gamma @ decision.feature)
+            worst = max(worst, cost - problem.threshold[0])
+            noisy = cost + 0.05 * float(rng.standard_normal())
+            agent.observe(decision.outcome(reward=float(rng.uniform()), cost=noisy, next_state=0))
+    assert worst <= 1e-6
+
+
+@pytest.mark.parametrize("condition_on", ["all", "visited"])
 @pytest.mark.parametrize("nudge", [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 0.0])
 def test_consistent_facts_are_never_refused_however_close_the_safe_features_are(nudge, condition_on):
     """Three states whose safe features almost coincide, with their true costs: nothing contradicts linearity."""

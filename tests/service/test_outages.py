@@ -7,7 +7,6 @@ import itertools
 import os
 import resource
 import signal
-import subprocess
 import time
 from contextlib import contextmanager
 
@@ -89,18 +88,6 @@ def assert_logged_once(store, acknowledged, outcomes=1):
     counted = [entry.body["decision_id"] for entry in entries if entry.kind == "outcome"]
     assert len(counted) == len(set(counted)) == outcomes
     assert verify_store(store).fault is None
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of one megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("only root may mount a small disk here")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 def fill(path):

@@ -7,11 +7,9 @@ also write matching hashes.
 import hashlib
 import io
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -21,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 
 from tether import __version__
 from tether.errors import InputError, StateFileError
+from tether.files import written_whole
 from tether.kernels.compiled import KERNEL
 from tether.kernels.model import Tables
 from tether.kernels.plan import Visited
@@ -62,7 +61,7 @@ class Manifest(BaseModel):
 
 
 def write(path: Path, manifest: dict[str, Any], arrays: Arrays) -> None:
-    """Write to a neighbour file, flush it to disk, then rename: a crash leaves the old file or the new one."""
+    """Write everything into one file; a crash leaves the old file or the new one."""
     contents = {name: _to_bytes(array) for name, array in arrays.items()}
     full = {
         "format": FORMAT,
@@ -73,23 +72,14 @@ def write(path: Path, manifest: dict[str, Any], arrays: Arrays) -> None:
         "arrays": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
     text = json.dumps(full, indent=1, sort_keys=True).encode()
-    part = path.parent / f"{path.name}.part"
     try:
-        with part.open("wb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                archive.writestr(MANIFEST, text)
-                archive.writestr(MANIFEST_HASH, hashlib.sha256(text).hexdigest())
-                for name, data in contents.items():
-                    archive.writestr(f"{name}.npy", data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            raise StateFileError(f"cannot write {path}: {error.strerror or error}.") from error
-        raise
+        with written_whole(path) as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(MANIFEST, text)
+            archive.writestr(MANIFEST_HASH, hashlib.sha256(text).hexdigest())
+            for name, data in contents.items():
+                archive.writestr(f"{name}.npy", data)
+    except OSError as error:
+        raise StateFileError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
 def read(path: Path, kind: str) -> tuple[Manifest, Arrays]:

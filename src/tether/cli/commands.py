@@ -13,7 +13,7 @@ from tether.cli import output
 from tether.cli.audit import audit
 from tether.cli.output import Debug, Json
 from tether.cli.serve import serve, token
-from tether.errors import TetherError
+from tether.errors import TetherError, nearest
 
 if TYPE_CHECKING:
     from tether.cli.study import Conducted
@@ -96,8 +96,6 @@ def reproduce(
     debug: Debug = False,
 ) -> None:
     """Run the paper's studies, judge its claims, draw its figures."""
-    from tether.lab.registry import nearest
-
     if figure not in (known := [*_studies(), "all"]):
         raise typer.BadParameter(f"there is no {figure!r}{nearest(figure, known)}")
     with output.plain_failures(debug):

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from inspect import signature
 from itertools import takewhile
 from types import FrameType
@@ -22,7 +21,7 @@ from tether.agents.agent import Agent, LeastSquaresAgent
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.check.monitor import Monitor
-from tether.errors import InputError
+from tether.errors import InputError, nearest
 from tether.gym.bridge import AnyFeatures, Bridge, CostSource
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, Reason, State, Transition
@@ -244,9 +243,7 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     """The environment as a problem, from the arguments of `learn`."""
     allowed = signature(learn).parameters
     for name in given["misspelt"]:
-        close = get_close_matches(name, allowed, 1)
-        meant = f": did you mean {close[0]!r}?" if close else f"; it takes {', '.join(list(allowed)[:-1])}."
-        raise TypeError(f"learn() got an unexpected keyword argument {name!r}{meant}")
+        raise TypeError(f"learn() got an unexpected keyword argument {name!r}{nearest(name, list(allowed)[:-1])}")
     env, names = given["env"], [one.name for one in fields(Bridge) if one.init and one.name != "env"]
     told = {name: given[name] for name in names if given[name] is not allowed[name].default}
     if not isinstance(env, Bridge):

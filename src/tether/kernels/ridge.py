@@ -28,11 +28,13 @@ LONG = 8
 SPECTRUM_LAG = 0.05
 """The spectrum of V is computed afresh once log det(A) has grown by this much per dimension."""
 
-AMPLIFIED = 1e6
-"""A fact is not remembered if errors of 1 in the facts could then move a cost by more than this."""
+AMPLIFIED = 1e3
+"""A fact is not remembered if errors of 1 in the facts could then move a cost by more than this: people type costs with
+nine decimals, not sixteen."""
 
-SPANNED = 1e-6
-"""A safe feature of which the facts leave open no more than this part adds nothing to them."""
+SPANNED = 1e-4
+"""A safe feature of which the facts leave open no more than this part adds nothing to them: conditioning on its own
+cost would amplify errors by the inverse."""
 
 MISFIT = 1e-6
 """Facts that miss each other by more than this part of max(1, |τ_s|) contradict each other: theory, section 17."""

@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
-from tether.errors import InputError, TetherError
-from tether.lab.registry import nearest
+from tether.errors import InputError, TetherError, nearest
 
 Task = Callable[[Any, Callable[[int], None]], Any]
 Tell = Callable[[int, int], None]

@@ -9,12 +9,11 @@ A package registers a `WorldKind` in the group "tether.worlds" or an `AgentKind`
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from tether.errors import InputError, TetherError
+from tether.errors import InputError, TetherError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,12 +156,6 @@ class Registry(Generic[Kind]):
                 f"but the entry point group {self.group!r} takes a {self.kind.__name__}."
             )
         return found
-
-
-def nearest(name: str, names: list[str]) -> str:
-    """The end of an error message: the nearest right name, or all of them."""
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}."
 
 
 def checked_options(where: str, options: Options, allowed: Mapping[str, Option]) -> dict[str, Any]:

@@ -26,8 +26,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from tether.errors import InputError
-from tether.lab.registry import nearest
+from tether.errors import InputError, nearest
 
 Value = bool | int | float | str
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]

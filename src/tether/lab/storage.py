@@ -1,19 +1,18 @@
 """Files that survive a crash: written whole or not at all, by one process at a time, with errors in plain words."""
 
 import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tether.errors import TetherError
+from tether.files import UNFINISHED, written_whole
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system: two runs in one folder are then the user's own care
     fcntl = None  # type: ignore[assignment]
 
-UNFINISHED = ".unfinished"
 REASONS = {
     errno.ENOSPC: "the disk is full. Free some space",
     errno.EDQUOT: "the disk quota is used up. Free some space",
@@ -48,19 +47,9 @@ def make_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write the whole file or nothing: a temporary file, fsync, rename. Safe against kill -9 and loss of power."""
-    temporary = path.with_name(f".{path.name}{UNFINISHED}")
-    with plain_errors(path):
-        try:
-            with temporary.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+    """Write the whole file or nothing, with errors in plain words."""
+    with plain_errors(path), written_whole(path) as file:
+        file.write(content)
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tether import __version__
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
+from tether.files import written_whole
 from tether.live.judge import Question, judge
 from tether.live.log.chain import Entry, Head, Store, canonical, entries_of, genesis_of
 from tether.live.records import Certificate, DecisionMade, Event, OutcomeRecorded, StateCodec, Withheld
@@ -272,7 +273,7 @@ def export(store: Store, folder: Path) -> dict[str, int]:
 def _write(
     path: Path, columns: dict[str, tuple[str, ...]], metadata: dict[str, str], rows: Iterator[dict[str, Any]]
 ) -> int:
-    """One table, a group of rows at a time; to a neighbour file first, so that a table is whole or not there."""
+    """One table, a group of rows at a time; it is whole or not there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -281,15 +282,11 @@ def _write(
         single = getattr(pa, kind.split()[0])()
         fields += [pa.field(name, pa.list_(single) if kind.endswith("list") else single) for name in names]
     schema = pa.schema(fields, metadata)
-    part, count = path.with_name(f".{path.name}.part"), 0
-    try:
-        with pq.ParquetWriter(part, schema) as writer:
-            while group := list(islice(rows, ROWS)):
-                writer.write_table(pa.Table.from_pylist(group, schema))
-                count += len(group)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    count = 0
+    with written_whole(path) as file, pq.ParquetWriter(file, schema) as writer:
+        while group := list(islice(rows, ROWS)):
+            writer.write_table(pa.Table.from_pylist(group, schema))
+            count += len(group)
     return count
 
 

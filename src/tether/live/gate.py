@@ -21,7 +21,7 @@ ULP = 2.0**-52
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Ridges of the mixtures behind the theorem's radius, in units of the squared feature norm (docs/guarantee.md)."""
 
-AMPLIFIED = 1e6
+AMPLIFIED = 1e3
 """A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
 
 MISFIT = 1e-6
@@ -30,7 +30,7 @@ MISFIT = 1e-6
 ROUNDED = 16.0 * ULP
 """The rounding error of a fact, in units of |τ_s| + ‖f‖B."""
 
-SPANNED = 1e-6
+SPANNED = 1e-4
 """A safe feature of which the facts leave open no more than this part adds nothing to them."""
 
 OUTWARD = 4e-9
@@ -539,9 +539,10 @@ def conditioned(model: Model, fit: Fit, point: "Point", f: Array, declared: floa
     return shape._replace(pull=residual * residual / g00, shift=shift, spared=4.0 * side * misfit / g00)
 
 
-def contradicts(model: Model, fit: Fit, f: Array, declared: float) -> bool:
-    """Whether the remembered facts, which settle c(f), say something else than τ_s = `declared`."""
+def contradicts(model: Model, fit: Fit, f: Array, declared: float, gamma_norm: float) -> bool:
+    """Whether the remembered facts, which settle c(f) but for a small open part, deny that τ_s = `declared`."""
     missed = abs(float(fit.gamma_hat @ f) - declared) - 2.0 * fit.margin
+    missed -= open_part(model, f) * _norm(f) * (gamma_norm + fit.size)
     missed -= model.feature_norm * 2.0 * fit.misfit
     return not missed <= MISFIT * max(1.0, abs(declared)) * (1.0 + 1e-6)
 
@@ -874,7 +875,7 @@ class Gate:
         if why:
             return why, inf, inf
         if self.terms.exact:
-            shape = self._shape(model, fit, actions.phi_0, point, declared)
+            shape = self._shape(model, actions.phi_0, point, declared, j)
             if shape is None:
                 return f"the remembered facts say that a_0 costs something else than {declared!r}", inf, inf
             own, _ = bound_at(model, fit, shape, fit.radius)
@@ -899,12 +900,12 @@ class Gate:
             why = f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}"
         return why, own, doubt
 
-    def _shape(self, model: Model, fit: Fit, f: Array, point: Point, declared: float) -> Geometry | None:
+    def _shape(self, model: Model, f: Array, point: Point, declared: float, j: int) -> Geometry | None:
         """What the bound at a point is made of where τ_s is known; None if the remembered facts deny it."""
-        parts = point.parts
+        fit, parts = model.fits[j], point.parts
         if open_part(model, f) > SPANNED:
             return conditioned(model, fit, point, f, declared, self.terms.reduces)
-        if contradicts(model, fit, f, declared):
+        if contradicts(model, fit, f, declared, float(self.terms.gamma_norm[j])):
             return None
         # c(f) is settled, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
         shape = plain(model, fit, parts.away, parts)

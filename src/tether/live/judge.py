@@ -255,9 +255,10 @@ def _record(
     if proposal is not None and offered is not None and not objection[0]:
         certificate, played, offered = offered, proposal.action, None
     else:  # a_0 needs nothing from the learner but a reason
-        none = (Radius(math.inf, "none"),) * learner.problem.constraints
-        radii = none if proposal is None else tuple(shown.radius for shown in proposal.evidence)
-        limits = baseline_limits(learner.problem, known.baseline_cost[question.step], radii)
+        costs = known.baseline_cost[question.step]
+        none = Radius(math.inf, "none")
+        radii = (none,) * len(costs) if proposal is None else tuple(shown.radius for shown in proposal.evidence)
+        limits = baseline_limits(learner.problem, costs, radii)
         certificate, played = certify(phi_0, limits, True), actions.action(-1, 0.0)
     drawn = None if proposal is None or certificate.mixture is None else tuple(proposal.feature.tolist())
     return DecisionMade.trusted(

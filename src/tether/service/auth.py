@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tether.errors import InputError
+from tether.files import written_whole
 from tether.service.models import mistakes
 
 Role = Literal["decide", "record", "read", "admin"]
@@ -138,13 +138,9 @@ def remove_token(path: Path, name: str) -> None:
 
 def _write(path: Path, tokens: tuple[Token, ...]) -> None:
     text = json.dumps(TokenFile(tokens=tokens).model_dump(mode="json"), indent=1) + "\n"
-    part = path.parent / f"{path.name}.part"
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with written_whole(path, permissions=0o600) as file:
+            file.write(text.encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}.") from error
 

@@ -15,13 +15,12 @@ max_age = 60.0                      # seconds after which an observation is too 
 import ipaddress
 import os
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tether.errors import InputError
+from tether.errors import InputError, nearest
 from tether.service.models import mistakes
 
 
@@ -35,9 +34,7 @@ class Section(BaseModel):
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
-                close = get_close_matches(str(key), list(cls.model_fields), n=1, cutoff=0.5)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(cls.model_fields)}."
-                raise ValueError(f"unknown key {key!r}; {hint}")
+                raise ValueError(f"unknown key {key!r}{nearest(str(key), list(cls.model_fields))}")
         return data
 
 

@@ -141,7 +141,7 @@ def test_students_are_collected_into_one_file(tmp_path):
     put(tmp_path, "b", sample(seed=1))
     put(tmp_path, "a", sample(seed=0))
     put(tmp_path, "c", sample(teacher="HR"))
-    (tmp_path / "half.part").write_text("{")
+    (tmp_path / ".half.json.unfinished").write_text("{")
     target = tmp_path / "made" / "curves.json"
     target.parent.mkdir()
     write_collected(tmp_path, target)

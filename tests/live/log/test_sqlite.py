@@ -146,18 +146,6 @@ def test_a_full_database_is_an_error_and_nothing_half_written_shows(tmp_path):
     store.close()
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of one megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("only root may mount a small disk here")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
 def test_a_full_disk_is_an_error_and_the_log_goes_on_when_there_is_space_again(small_disk):
     store = SqliteStore(small_disk / "log.db")
     ballast = small_disk / "ballast"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tether.errors import InputError, TetherError
+from tether.files import written_whole
 from tether.lab.cisr.curves import PER_UNIT, Curve, collect, final_table, summarise, unit_table
 from tether.lab.cisr.env import (
     BY_NAME,
@@ -232,9 +233,8 @@ def train_into(path: Path, teacher: str, intended: float, picture: Picture, seed
     """Train one student and keep it in a file, whole or not at all."""
     spec = replace(StudentSpec(), intended=intended, picture=picture)
     curve = train_student(teacher, seed, spec, units)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps({"provenance": provenance(spec, units), "curve": curve.as_dict()}))
-    unfinished.replace(path)
+    with written_whole(path) as file:
+        file.write(json.dumps({"provenance": provenance(spec, units), "curve": curve.as_dict()}).encode())
     print(f"{path.stem}: success {curve.success[-1]:.3f}, falls {sum(curve.training_failures)}", file=sys.stderr)
 
 
