@@ -44,7 +44,9 @@ class World:
         self.linear = uneven_world(seed, **{"rays": 8, "states": 4, "dimension": 5, "noise": 0.05, **sizes})
         self.kind, self.misfit = seed % KINDS, misfit
         states, problem = self.linear.state_count, self.linear.problem
-        costs = np.array([[self.cost(h, s, self.linear.phi_0[s]) for s in range(states)] for h in range(problem.horizon)])
+        costs = np.array(
+            [[self.cost(h, s, self.linear.phi_0[s]) for s in range(states)] for h in range(problem.horizon)]
+        )
         self.problem = replace(
             problem,
             baseline_cost=(lambda step, state: costs[step, state]) if known else None,

@@ -139,6 +139,10 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "baseline_cost_known": problem.baseline_cost is not None,
         "baseline_cost_error": list(problem.baseline_cost_error),
         "misfit": list(problem.misfit),
+        "reward_noise": float(problem.reward_noise),
+        "limit": problem.limit,
+        "exceedance": float(problem.exceedance),
+        "noise_scales": problem.noise_scales,
         "feature_norm": float(problem.feature_norm),
     }
 
