@@ -143,7 +143,7 @@ RADII = (
     Fault(
         "forget the union over the grid of mixtures",
         "radius:cost_radius",
-        swap("rules.events * (1.0 + costs.grid.shape[0])", "rules.events"),
+        swap("2.0 * rules.events * costs.grid.shape[1]", "rules.events"),
         f"{RADIUS}::test_the_smallest_radius_is_the_smallest_of_its_certified_sets",
     ),
     Fault(

@@ -12,6 +12,9 @@ State = Any
 StateKey = Hashable
 Origin = Literal["theorem", "tuned", "exact", "none"]
 
+Bounded = Literal["cost", "expected cost", "realised cost"]
+"""What a bound bounds: the mean cost of an action, its mean over the agent's own draw, or what will be measured."""
+
 Reason = Literal[
     "best",  # the highest score within the certified set
     "baseline-best",  # the safe action itself had the highest score
@@ -57,17 +60,19 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. `lost`
-    is how many costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`).
+    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. A bound on
+    the "realised cost" holds for what is measured, with probability 1 − `exceedance` at each step. `lost` is how many
+    costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`).
     """
 
     bound: float
     threshold: float
     radius: Radius
     baseline_cost: float
-    bounds: Literal["cost", "expected cost"] = "cost"
+    bounds: Bounded = "cost"
     facts: int = 0
     misfit: float = 0.0
+    exceedance: float = 0.0
     lost: int = 0
     lost_as: Literal["at-random", "worst-case"] = "at-random"
 

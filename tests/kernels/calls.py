@@ -47,6 +47,10 @@ def make_rules(**changes):
         "events": 100.0,
         "tuned_radius": 1.0,
         "value_radius": np.array([1.0, 1.0]),
+        "value_events": 0.0,
+        "reward_noise": 0.0,
+        "theta_norm": 1.0,
+        "quantile": np.zeros(constraints),
         "kappa": np.nan,
         "gap_floor": 0.0,
         "warms_up": False,
@@ -128,6 +132,7 @@ def choose_at(rules, *, weights, gamma_hat, radius, projected, margin=None, step
     plan = new_plan(1, 1, constraints, len(weights))
     plan.weights[0], plan.gamma_hat[0], plan.radius[0], plan.made[0] = weights, gamma_hat, radius, plans
     plan.margin[0] = 0.0 if margin is None else margin
+    plan.value_radius[0] = rules.value_radius[step]
     scratch = new_scratch(len(weights), constraints, count, count)
     scratch.projected[: 1 + constraints] = projected
     choose(rules, tables, plan, scratch, step, 0, 0, 0)

@@ -73,7 +73,7 @@ def scales(explorer, gap, radius, step=1, **more):
     )
     scratch = new_scratch(2, len(gap), 1, 1)
     scratch.state[GAP], scratch.state[RADIUS] = gap, radius
-    return norm_scale(rules, scratch, step), width_scale(rules, scratch, step)
+    return norm_scale(rules, scratch, rules.value_radius[step]), width_scale(rules, scratch, step)
 
 
 def score(value_0, value, alpha, width, vxx, v0x, v00, per_norm, per_width, at=0):

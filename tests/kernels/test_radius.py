@@ -12,7 +12,7 @@ from kernels.generators import costs_of, feed, law, ridges, seeds, unit_ball
 from tether.agents.agent import value_radius
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
-from tether.kernels.model import CLASSICAL, MIXTURE, SMALLEST, TOLD
+from tether.kernels.model import CLASSICAL, MIXTURE, SMALLEST, TOLD, TUNED
 from tether.kernels.radius import (
     classical_radius,
     cost_radius,
@@ -24,7 +24,15 @@ from tether.kernels.radius import (
     warmup_gap,
     warmup_passed,
 )
-from tether.kernels.ridge import GRID, new_costs, refresh_spectrum, remember
+from tether.kernels.ridge import (
+    GRID,
+    add_bias,
+    new_costs,
+    observe_cost,
+    observe_value,
+    refresh_spectrum,
+    remember,
+)
 from worlds import two_arm_problem
 
 LOG_DET, NOISE = st.floats(0.0, 200.0), st.floats(1e-3, 10.0)
@@ -100,6 +108,41 @@ def test_the_remaining_value_radius_is_the_number_of_steps_left():
     ]
 
 
+def test_noisy_rewards_enlarge_the_remaining_value_radius_by_twice_their_noise():
+    """H = 2, σ_r = 0.3: 2.6, 1.6."""
+    problem = two_arm_problem(horizon=2, reward_noise=0.3)
+    assert value_radius(problem, SlucbConfig(), 1.0) == pytest.approx([2.6, 1.6], rel=1e-15)
+
+
+def test_the_mixture_value_radius_is_for_bandits_only():
+    with pytest.raises(InputError, match="H = 1, but H = 2"):
+        SlucbQvi(two_arm_problem(horizon=2), SlucbConfig(value_radius="mixture"))
+
+
+def test_the_mixture_value_radius_follows_the_reward_data():
+    """One unit feature, λ = 1, σ_r = 0.5, d = 2, δ = 0.01: β_v² = ¼(log 2 + 2 log 100) + 2; feature_norm 2 halves B."""
+    for norm in (1.0, 2.0):
+        config = SlucbConfig(value_radius="mixture")
+        agent = SlucbQvi(two_arm_problem(horizon=1, reward_noise=0.5, feature_norm=norm), config)
+        observe_value(agent.values, 0, np.array([1.0, 0.0]), 0.7, -1, np.zeros((3, 2)))
+        expected = sqrt(0.25 * (log(2.0) + 2.0 * log(100.0)) + 2.0 / norm**2)
+        decision = agent.propose(0, 0)
+        assert decision.value_radius.value == pytest.approx(expected, rel=1e-14)
+        assert decision.value_radius.origin == "theorem"
+
+
+def test_samples_that_are_off_enlarge_every_theorems_radius_by_the_root_of_their_squares():
+    """Two samples off by up to 0.3 and one by 0.4: √(0.09 + 0.09 + 0.16) more; a tuned radius is what it is."""
+    costs = new_costs(1, 2, 1, 1.0)
+    for kind in (SMALLEST, MIXTURE, CLASSICAL, TUNED):
+        costs.bias[0, 0] = 0.0
+        before = cost_radius(costs, radius_rules(kind), 0, 0)
+        for bias in (0.3, 0.3, 0.4):
+            add_bias(costs, 0, np.array([bias]))
+        more = 0.0 if kind == TUNED else sqrt(0.34)
+        assert cost_radius(costs, radius_rules(kind), 0, 0) == pytest.approx(before + more, rel=1e-8)
+
+
 def test_a_number_is_the_value_radius_of_every_step():
     assert value_radius(two_arm_problem(horizon=2), SlucbConfig(value_radius=0.7), 1.0).tolist() == [0.7, 0.7]
 
@@ -137,9 +180,9 @@ def test_before_any_data_the_mixture_radius_of_an_agent_is_noise_and_prior():
 
 
 def test_before_any_data_the_default_radius_pays_for_its_six_sets():
-    """As above, but λ = σ²d/B² = 0.01 and six events instead of one: √(0.01 · 2 log 1200 + 0.01 · 2)."""
+    """As above, but λ = σ²d/B² = 0.01, and the one root has half of δ: √(0.01 · 2 log 400 + 0.01 · 2)."""
     agent = SlucbQvi(two_arm_problem())
-    expected = sqrt(0.01 * 2.0 * log(1200.0) + 0.02)
+    expected = sqrt(0.01 * 2.0 * log(400.0) + 0.02)
     assert cost_radius(agent.costs, agent.rules, 0, 0) == pytest.approx(expected, rel=1e-15)
 
 
@@ -167,8 +210,8 @@ def test_a_radius_grows_with_data_noise_union_ridge_and_norm(log_det, noise, eve
     assert radius(log_det, noise, events, ridge, 2.0 * norm) > base
 
 
-def radius_rules(kind):
-    return make_rules(radius_kind=kind, noise=np.array([0.3]), gamma_norm=np.array([1.5]), events=200.0)
+def radius_rules(kind, gamma_norm=1.5):
+    return make_rules(radius_kind=kind, noise=np.array([0.3]), gamma_norm=np.array([gamma_norm]), events=200.0)
 
 
 @law
@@ -201,18 +244,20 @@ def certified_sets(rows, ridge):
     """The radii among which the default takes the smallest, each at its exact spectrum: own mixture first."""
     d = rows.shape[1]
     v = rows.T @ rows
-    events = 200.0 * (1 + len(GRID))
-    own = mixture_radius(np.linalg.slogdet(np.eye(d) + v / ridge)[1], 0.3, events, ridge, 1.5)
+    own = mixture_radius(np.linalg.slogdet(np.eye(d) + v / ridge)[1], 0.3, 2.0 * 200.0, ridge, 1.5)
+    events = 200.0 * 2.0 * len(GRID)
+    grid = GRID * (rows[0] @ rows[0] if len(rows) else 1.0)
     least = max(np.linalg.eigvalsh(v)[0], 0.0)
-    dets = [np.linalg.slogdet(np.eye(d) + v / level)[1] for level in GRID]
-    pairs = zip(dets, GRID, strict=True)
+    dets = [np.linalg.slogdet(np.eye(d) + v / level)[1] for level in grid]
+    pairs = zip(dets, grid, strict=True)
     return [own] + [grid_radius(det, least, level, 0.3, events, ridge, 1.5) for det, level in pairs]
 
 
 @law
 @given(seeds, st.integers(1, 4), st.integers(0, 300), ridges)
 def test_the_smallest_radius_is_the_smallest_of_its_certified_sets(seed, d, count, ridge):
-    """Six sets hold at once, so each spends a sixth of δ; at a fresh spectrum it is their exact minimum."""
+    """Six sets hold at once: the one root spends half of δ, the others a tenth each; at a fresh spectrum it is their
+    exact minimum."""
     rows = unit_ball(np.random.default_rng(seed), count, d)
     costs = costs_of(rows, ridge)
     costs.grid_at[0] = -np.inf  # no spectrum is recent
@@ -221,9 +266,27 @@ def test_the_smallest_radius_is_the_smallest_of_its_certified_sets(seed, d, coun
     assert radius == pytest.approx(min(certified_sets(rows, ridge)), rel=1e-8)
 
 
-def test_the_grid_is_in_units_of_the_squared_feature_norm():
-    """‖φ‖ <= 10: every λ_j is a hundred times the one for unit features."""
-    np.testing.assert_allclose(new_costs(1, 2, 1, 1.0, 10.0).grid, 100.0 * new_costs(1, 2, 1, 1.0).grid, rtol=1e-15)
+def test_the_grid_is_in_units_of_the_first_features_squared_norm_and_then_stays():
+    """A zero says nothing about the size of features; ‖(0.3, 0.4)‖² = 0.25; what comes later changes nothing."""
+    costs = new_costs(1, 2, 1, 1.0)
+    for x, unit in (([0.0, 0.0], 1.0), ([0.3, 0.4], 0.25), ([0.6, 0.8], 0.25)):
+        observe_cost(costs, 0, np.array(x), np.zeros(1), np.zeros((3, 2)))
+        np.testing.assert_allclose(costs.grid[0], unit * GRID, rtol=1e-15)
+
+
+@law
+@given(seeds, st.integers(1, 4), st.integers(1, 200), st.floats(-4.0, 3.0).map(lambda e: 10.0**e))
+def test_the_radius_does_not_depend_on_the_unit_of_features(seed, d, count, unit):
+    """Features in another unit, and λ and B with them: the same problem, the same radius. Fixed ridges inflated it by
+    12 to 24 % at features × 0.03 (docs/theory.md section 17)."""
+    rows = unit_ball(np.random.default_rng(seed), count, d)
+    radii = []
+    for scale in (1.0, unit):
+        costs = costs_of(scale * rows, 0.01 * scale**2)
+        costs.grid_at[0] = -np.inf
+        refresh_spectrum(costs)
+        radii.append(cost_radius(costs, radius_rules(SMALLEST, 1.5 / scale), 0, 0))
+    assert radii[1] == pytest.approx(radii[0], rel=1e-6)
 
 
 @law

@@ -75,6 +75,8 @@ def two_dimensional_gate(radius=0.5, memory="state"):
         memory=memory,
         error=np.array([0.0]),
         misfit=np.array([0.0]),
+        exceedance=None,
+        noise_scales=False,
         radius=radius,
         reduces=False,
         threshold=np.array([1.0]),

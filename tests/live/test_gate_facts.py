@@ -46,6 +46,8 @@ def gate_of(dimension, error, **more):
         "memory": "visited",
         "error": np.array([error]),
         "misfit": np.array([0.0]),
+        "exceedance": None,
+        "noise_scales": False,
         "radius": 0.5,
         "reduces": True,
         "threshold": np.array([1.0]),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.check.monitor import Monitor
-from tether.errors import InputError, StateFileError, TetherError
+from tether.errors import AssumptionError, InputError, StateFileError, TetherError
 from tether.kernels.compiled import replaced
 from tether.kernels.model import (
     ENDED,
@@ -37,12 +37,24 @@ from tether.kernels.model import (
     with_room,
 )
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
-from tether.kernels.radius import paper_value_term
+from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
 from tether.problem.action_sets import ActionSet, check_norms
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
-from tether.records import Array, CostBound, Decision, Mixture, Origin, Radius, Reason, State, StateKey, Transition
+from tether.records import (
+    Array,
+    Bounded,
+    CostBound,
+    Decision,
+    Mixture,
+    Origin,
+    Radius,
+    Reason,
+    State,
+    StateKey,
+    Transition,
+)
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
@@ -52,6 +64,9 @@ Fact = tuple[Array, Array]
 
 WARN_AT = (100, 10_000)
 """So many outcomes that wait for one decision are worth a warning: somebody may have forgotten it."""
+
+SAME_COST = 1e-9
+"""Safe costs of two steps that differ by less, relative to max(1, |τ|), are the same."""
 
 GROWTH = 0.25
 """What "on-growth" waits for: so many more outcomes, as a part of those that the last plan had.
@@ -83,7 +98,7 @@ class Agent(Protocol):
 class LeastSquaresConfig:
     """How values are regressed and planned: what the configurations of all agents share. See SlucbConfig."""
 
-    value_radius: float | Literal["remaining", "unseen", "theorem"] = "remaining"
+    value_radius: float | Literal["remaining", "unseen", "theorem", "mixture"] = "remaining"
     value_ridge: float | Literal["cost"] = 1.0
     backup: Literal["auto", "tables", "lean"] = "auto"
     replan: Literal["auto", "every-episode", "on-doubling", "on-growth"] = "auto"
@@ -122,12 +137,20 @@ class LeastSquaresConfig:
 
 
 def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> Array:
-    """β_v at each step (H,): H − h + 1, 2H√λ, a number as it is, or Theorem 1's second term with the caller's c_β."""
+    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ, a number as it is, or Theorem 1's second term with the caller's c_β.
+
+    "mixture" follows the data (`kernels.radius.value_radius_at`), so that what is returned for it is not used.
+    """
     horizon, wanted = problem.horizon, config.value_radius
+    if wanted == "mixture" and horizon > 1:
+        raise InputError(
+            f"value_radius='mixture' is a theorem for bandits, H = 1, but H = {horizon}: there the regression targets "
+            "r + V(s') contain estimates of the learner's own. Use value_radius='remaining'."
+        )
     if wanted == "unseen":
         return np.full(horizon, 2.0 * horizon * np.sqrt(ridge))
-    if wanted == "remaining":
-        return np.arange(horizon, 0, -1, dtype=np.float64)
+    if wanted in ("remaining", "mixture"):
+        return np.arange(horizon, 0, -1, dtype=np.float64) + 2.0 * problem.reward_noise
     if not isinstance(wanted, str):
         return np.full(horizon, float(wanted))
     if not config.episodes:
@@ -146,7 +169,7 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "memory": STATE,
         "radius_kind": TUNED,
         "reduces_radius": False,
-        "threshold": np.array(problem.threshold),
+        "threshold": problem.mean_limit,
         "noise": np.array(problem.noise),
         "gamma_norm": np.array(problem.gamma_norm),
         "feature_norm": problem.feature_norm,
@@ -155,6 +178,10 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "events": 1.0,
         "tuned_radius": 0.0,
         "value_radius": value_radius(problem, config, config.ridge(cost_ridge)),
+        "value_events": 1.0 / problem.confidence if config.value_radius == "mixture" else 0.0,
+        "reward_noise": problem.reward_noise,
+        "theta_norm": float(np.sqrt(d)) / problem.feature_norm,
+        "quantile": problem.quantile if problem.noise_scales else np.zeros(m),
         "kappa": np.nan,
         "gap_floor": 0.0,
         "warms_up": False,
@@ -253,7 +280,7 @@ class LeastSquaresAgent:
 
     kind: ClassVar[str]
     config_type: ClassVar[type[LeastSquaresConfig]] = LeastSquaresConfig
-    bounds: ClassVar[Literal["cost", "expected cost"]] = "cost"
+    bounds: Bounded = "cost"
     mixes: ClassVar[bool] = False
     buffers: ClassVar[tuple[str, ...]] = ("scratch", "lone", "last_question")
     """Attributes that the future does not depend on: they are overwritten before they are read, or only save time."""
@@ -275,10 +302,12 @@ class LeastSquaresAgent:
                 raise InputError(f"{name} λ must be positive and finite, but is {ridge}: A = λI must be invertible.")
         d, m, horizon = problem.dimension, problem.constraints, problem.horizon
         self.problem, self.config, self.rules, self.origins = problem, config, rules, origins
+        if problem.limit == "realised":
+            self.bounds = "realised cost"
         self.stages = stages = config.stages(problem)
         self.tables = new_tables(d, horizon, stages, m, self.mixes)
         rows, slots = self.tables.features.shape[1], self.tables.phi_0.shape[1]
-        self.costs = new_costs(stages, d, m, cost_ridge, problem.feature_norm)
+        self.costs = new_costs(stages, d, m, cost_ridge)
         self.values = new_values(stages, d, value_ridge, slots)
         self.current = new_plan(horizon, slots, m, d, rows if self.mixes else 0)
         self.scratch = new_scratch(d, m, rows, 1)
@@ -320,7 +349,20 @@ class LeastSquaresAgent:
 
     def look_up(self, state: State) -> KnownState:
         """What this agent knows about a state before it has learned anything there."""
-        return self.adjusted(self.problem.look_up(state))
+        known = self.problem.look_up(state)
+        self._check_pooled(known)
+        return self.adjusted(known)
+
+    def _check_pooled(self, known: KnownState) -> None:
+        """One regression for all steps needs one safe cost for all steps: another would contradict it."""
+        if not self.config.pooled or self.rules.conditioning == TOLD:
+            return
+        spread = np.ptp(known.baseline_cost, axis=0) - 2.0 * np.array(self.problem.baseline_cost_error)  # (M,)
+        if (spread > SAME_COST * np.maximum(1.0, np.abs(self.problem.threshold))).any():
+            raise AssumptionError(
+                f"pooled=True says that costs do not depend on the step, but the declared safe cost of state "
+                f"{known.key!r} does: {known.baseline_cost.tolist()} by step. Use pooled=False, or correct baseline_cost."
+            )
 
     def adjusted(self, known: KnownState) -> KnownState:
         """What the problem says about a state, with the safe costs that this agent uses instead, if any."""
@@ -452,7 +494,11 @@ class LeastSquaresAgent:
         actions are drawn, `coin` in [0, 1) picks one; without it the agent draws from its own stream.
         """
         check_step(step, self.problem.horizon)
-        known = self.look_up(state) if known is None else self.adjusted(known)
+        if known is None:
+            known = self.look_up(state)
+        else:
+            self._check_pooled(known)
+            known = self.adjusted(known)
         plan = self._tripped(step, known) if self.tripped_by else self.choose_alone(step, known)
         return self.decide(step, state, known, plan, coin=coin)
 
@@ -484,6 +530,7 @@ class LeastSquaresAgent:
         plan.reason[0, 0] = REASONS.index("tripped") if np.isnan(known.final_reward) else ENDED
         plan.bound[0, 0] = np.nan if self._costs_are_unknown else known.baseline_cost[step]
         plan.radius[0] = self.current.radius[step]
+        plan.value_radius[0] = value_radius_at(self.values, self.rules, step, self.stage_of(step))
         return plan
 
     def played(
@@ -512,8 +559,10 @@ class LeastSquaresAgent:
             feature = end if length == 1.0 else feature + length * (end - feature)
         # whatever a warm-up has measured is a gap, not a known cost
         costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
-        misfits = self.problem.misfit
-        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, misfits, strict=True)
+        problem, known_to_all = self.problem, zip(self.rules.threshold, self.problem.threshold, strict=True)
+        taus = [tau if isfinite(told) else float(told) for told, tau in known_to_all]  # infinite: no constraint
+        bounds = plan.bound[at, slot] + problem.reserve
+        limits = zip(bounds, taus, plan.radius[at], costs, problem.misfit, strict=True)
         origin, facts, lost = self.origins[0], int(plan.facts[at]), int(self.lost[self.stage_of(step)])
         return Decision(
             id=self.decisions,
@@ -526,18 +575,19 @@ class LeastSquaresAgent:
             evidence=tuple(
                 CostBound(
                     bound=float(bound),
-                    threshold=float(tau),
+                    threshold=tau,
                     radius=Radius(float(radius), origin),
                     baseline_cost=float(cost),
                     bounds=self.bounds,
                     facts=facts,
                     misfit=misfit,
+                    exceedance=problem.exceedance if problem.limit == "realised" else 0.0,
                     lost=lost,
-                    lost_as=self.problem.lost,
+                    lost_as=problem.lost,
                 )
                 for bound, tau, radius, cost, misfit in limits
             ),
-            value_radius=Radius(float(self.rules.value_radius[step]), self.origins[1]),
+            value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
             data_version=self.plan_version if planned else self.data_version,
             mixture=mixture,

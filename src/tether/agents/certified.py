@@ -20,6 +20,7 @@ from tether.errors import InputError
 from tether.kernels.bound import bound_at, examine, fit_costs, limit_lengths
 from tether.kernels.model import BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, Plan, new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
+from tether.kernels.radius import value_radius_at
 from tether.kernels.ridge import project_rows
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Decision, State, Transition
@@ -85,6 +86,7 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     tables = tables_of([actions], known.baseline_cost[None, step], np.array([known.final_reward]))
     scratch, plan = scratch_for(tables), new_plan(1, 1, constraints, problem.dimension)
     fit_costs(agent.costs, rules, plan, scratch, int(step), 0, stage)
+    plan.value_radius[0] = value_radius_at(agent.values, rules, int(step), stage)
     build(agent.costs, agent.values, rules, tables, scratch, 0, stage)
     for j in range(constraints):
         project_rows(tables.features, count, plan.gamma_hat[0, j], scratch.projected[1 + j])

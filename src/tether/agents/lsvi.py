@@ -58,7 +58,7 @@ class LsviUcb(LeastSquaresAgent):
             rules.known_gamma[:] = gamma.reshape(shape)
         origins = (
             "none" if true_gamma is None else "exact",
-            "theorem" if config.value_radius == "theorem" else "tuned",
+            "theorem" if config.value_radius in ("theorem", "mixture") else "tuned",
         )
         super().__init__(problem, config, rules, origins=origins)  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
 """RSLUCB-QVI: Algorithm 2. Mixtures of actions whose *expected* cost is certified; the action is drawn from them."""
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tether.kernels.model import Plan, new_plan
 from tether.kernels.plan import scratch_for, tables_of
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
-from tether.records import Array, Mixture, State
+from tether.records import Array, Bounded, Mixture, State
 
 
 class RslucbQvi(SlucbQvi):
@@ -22,7 +22,7 @@ class RslucbQvi(SlucbQvi):
     """
 
     kind = "rslucb-qvi"
-    bounds: ClassVar[Literal["cost", "expected cost"]] = "expected cost"
+    bounds: Bounded = "expected cost"
     mixes = True
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None, *, rng: np.random.Generator) -> None:
@@ -30,6 +30,11 @@ class RslucbQvi(SlucbQvi):
             raise InputError(
                 "RSLUCB-QVI scales mixtures back toward the safe action, so it needs that action's cost: give Problem "
                 "its baseline_cost, or use SLUCB-QVI, which can do without."
+            )
+        if problem.limit == "realised":
+            raise InputError(
+                "limit='realised' bounds the cost of what is played, but RSLUCB-QVI bounds an average over its own draw: "
+                "a mixture under τ may hold single actions far over it. Use SLUCB-QVI, or limit='expected'."
             )
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng must be a numpy Generator, e.g. np.random.default_rng(7), but is {rng!r}.")

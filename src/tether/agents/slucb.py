@@ -51,9 +51,10 @@ class SlucbConfig(LeastSquaresConfig):
         cost_radius: β in the safe set. "theorem" (the smallest radius we can prove), "mixture" (one root) and
             "classical" are guarantees; a number is tuned, forfeits the guarantee, and every decision says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
-            in the regression target is at most the value of the remaining steps. "unseen" is 2H√λ: a unit feature in
+            in the regression target is at most the value of the remaining steps; 2σ_r more where rewards are noisy. "unseen" is 2H√λ: a unit feature in
             a direction that was never seen gets a bonus of 2H, and what was seen is soon taken at its estimate.
-            "theorem" is the paper's c_β dH√log(dT/δ). Anything but "theorem" counts as tuned.
+            "theorem" is the paper's c_β dH√log(dT/δ). "mixture", for bandits (H = 1) alone, is a confidence radius of
+            the reward regression that follows the data (docs/theory.md section 11). Anything else counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².
         value_ridge: λ of the value regression; "cost" takes that of the cost regression.
         condition_on: which known safe costs are remembered as facts about γ*. "visited": those of every (h, s) with an
@@ -138,7 +139,7 @@ class SlucbQvi(LeastSquaresAgent):
             cost_ridge=cost_ridge,
             origins=(
                 "theorem" if isinstance(config.cost_radius, str) else "tuned",
-                "theorem" if config.value_radius == "theorem" else "tuned",
+                "theorem" if config.value_radius in ("theorem", "mixture") else "tuned",
             ),
         )
         self.warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}  # rounds and Σz of a_0 at (h, s)

@@ -69,7 +69,7 @@ def check_problem(
     if states is None and problem.states is None and logged is not None and logged.states is not None:
         states = list({problem.key_of(state): state for state in logged.states}.values())
     seen = survey(problem, states, rng or np.random.default_rng(0))
-    findings = from_problem(problem, seen, randomised)
+    findings = from_problem(problem, seen, randomised) + pooled_costs(problem, seen, pooled)
     findings += without_log() if logged is None else from_log(problem, logged, level, pooled)
     return Report((*findings, *UNKNOWABLE, *from_safe_play(problem, seen, int(steps), randomised)))
 
@@ -141,10 +141,11 @@ def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Findi
         return [unknown("states", why, "pass states=[...], or a log of Transitions")]
     return [
         norms(problem, seen.features, f"A4: ‖φ(s,a)‖ <= {problem.feature_norm:.4g}", seen.where),
-        safe_features(seen),
+        safe_features(problem, seen),
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
         *misfits(problem, seen),
+        limited(problem, seen, randomised),
         star_convex(seen, randomised),
         directions(seen, randomised),
     ]
@@ -161,13 +162,15 @@ def norms(problem: Problem, features: Array, name: str, where: str) -> Finding:
     )
 
 
-def safe_features(seen: Survey) -> Finding:
-    """φ(s, a_0(s)) must not vanish."""
+def safe_features(problem: Problem, seen: Survey) -> Finding:
+    """Where φ(s, a_0(s)) is 0, a linear cost is 0, and must be declared so."""
     sizes = np.linalg.norm(seen.phi_0, axis=1)
-    zero = [seen.states[i] for i in np.flatnonzero(~(sizes > 0.0))]
+    error = np.add(problem.baseline_cost_error, problem.misfit)
+    wrong = (np.abs(seen.costs) > error).any(axis=(1, 2)) & ~(sizes > 0.0)
+    zero = [seen.states[i] for i in np.flatnonzero(wrong)]
     evidence = f"the smallest norm is {sizes.min():.4g}, in {seen.where}"
     if zero:
-        evidence = f"zero in {len(zero)} of {seen.where}, for instance {zero[0]!r}"
+        evidence = f"zero, at a cost that is not, in {len(zero)} of {seen.where}, for instance {zero[0]!r}"
     way_out = "append a constant feature, so that every action has a non-zero one"
     return judged("A2: safe features are not zero", not zero, evidence, way_out)
 
@@ -244,6 +247,38 @@ def misfits(problem: Problem, seen: Survey) -> list[Finding]:
             f"; in {tight:.0%} of them it is not over 0, and nothing but a_0 is certified from what was declared"
         )
     return [judged(name, not tight, evidence, "better features (a smaller ε), a larger τ, or a cheaper safe action")]
+
+
+def limited(problem: Problem, seen: Survey, randomised: bool) -> Finding:
+    """What τ limits, and whether a_0 keeps to it: section 15."""
+    if problem.limit == "expected":
+        name, over = "limit: on the expected cost", "also over the agent's own draw" if randomised else ""
+        text = "τ limits the mean; single measurements may be over it, by noise"
+        return judged(name, True, f"{text}; {over}" if over else text)
+    name = f"limit: on the realised cost, kept with probability {1.0 - problem.exceedance:.4g}"
+    way_out = "a safer action, a larger τ or exceedance η; noise_scales=True if a_0 has no noise; no mixtures"
+    if randomised:
+        return judged(name, False, "RSLUCB-QVI bounds an average over its own draw", way_out)
+    reach, gaps = problem.quantile, np.asarray(problem.threshold) - problem.reserve - seen.costs
+    text = f"noise may add {_numbers(reach)}" + (" at the end of a ray" if problem.noise_scales else "")
+    if problem.baseline_cost is None or not np.isfinite(seen.costs).all():
+        return unknown(name, f"{text}; you vouch that a_0 keeps to it")
+    return judged(name, bool(gaps.min() > 0.0), f"{text}; a_0 then keeps {gaps.min():.4g} under τ at least", way_out)
+
+
+def pooled_costs(problem: Problem, seen: Survey, pooled: bool) -> list[Finding]:
+    """One regression for all steps needs safe costs that do not depend on the step."""
+    if not pooled or problem.horizon == 1 or not len(seen.costs) or not np.isfinite(seen.costs).all():
+        return []
+    spread = float((np.ptp(seen.costs, axis=1) - 2.0 * np.asarray(problem.baseline_cost_error)).max())
+    return [
+        judged(
+            "pooled: safe costs are the same at every step",
+            spread <= FIT * max(1.0, float(np.abs(problem.threshold).max())),
+            f"they differ by up to {max(spread, 0.0):.3g} between steps, beyond their declared error, in {seen.where}",
+            "use pooled=False, or correct baseline_cost; agents refuse to pool them",
+        )
+    ]
 
 
 def star_convex(seen: Survey, randomised: bool) -> Finding:
@@ -506,7 +541,7 @@ class SafePlay:
             memory=VISITED,
             radius_kind=SMALLEST,
             reduces_radius=True,
-            threshold=np.array(problem.threshold),
+            threshold=problem.mean_limit,
             noise=np.array(problem.noise),
             gamma_norm=np.array(problem.gamma_norm),
             feature_norm=problem.feature_norm,
@@ -515,13 +550,18 @@ class SafePlay:
             events=horizon * constraints / problem.confidence,
             tuned_radius=0.0,
             value_radius=np.zeros(horizon),
+            value_events=0.0,
+            reward_noise=problem.reward_noise,
+            theta_norm=1.0,
+            quantile=problem.quantile if problem.noise_scales else np.zeros(constraints),
             kappa=np.nan,
             gap_floor=0.0,
             warms_up=False,
             penalty=0.0,
             known_gamma=np.zeros((0, constraints, dimension)),
         )
-        costs = new_costs(horizon, dimension, constraints, self.ridge, problem.feature_norm)
+        costs = new_costs(horizon, dimension, constraints, self.ridge)
+        costs.grid[:] *= float(np.trace(self.gram)) or 1.0  # ‖φ‖² of a safe action, on average
         count = steps / horizon  # observations of each step h
         costs.gram[:] += count * self.gram
         costs.moment[:] = count * self.moment

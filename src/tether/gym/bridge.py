@@ -246,7 +246,8 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit: as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: as in Problem.
+        reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
         problem: what an agent is told.
@@ -275,6 +276,10 @@ class Bridge:
     tight_baseline: Literal["error", "baseline"] = "error"
     gap_floor: float = 0.0
     misfit: float | Sequence[float] = 0.0
+    reward_noise: float = 0.0
+    limit: Literal["expected", "realised"] = "expected"
+    exceedance: float = 0.05
+    noise_scales: bool = False
     key: Callable[[State], Hashable] | None = None
     reset_options: dict[str, Any] | None = None
     problem: Problem = field(init=False)
@@ -316,6 +321,10 @@ class Bridge:
             key=None if self.key is None else self._key_of,
             gap_floor=self.gap_floor,
             misfit=self.misfit,  # type: ignore[arg-type]
+            reward_noise=self.reward_noise / self._scale,
+            limit=self.limit,
+            exceedance=self.exceedance,
+            noise_scales=self.noise_scales,
             tight_baseline=self.tight_baseline,
             final_reward=lambda state: -self._offset / self._scale if isinstance(state, Ended) else None,
         )

@@ -45,7 +45,7 @@ class LearningResult:
         bound: the certified bound on the step's cost, (T, M).
         is_baseline: whether the safe action was played, (T,).
         reasons: how often each reason was given.
-        bounds: what the bounds speak of: "cost", or "expected cost" over the agent's own coin.
+        bounds: what the bounds speak of: "cost", "expected cost" over the agent's own coin, or "realised cost".
         alarms: declared safe costs that contradict the data, and what the online tests of the assumptions found.
     """
 
@@ -147,6 +147,10 @@ def learn(
     tight_baseline: Literal["error", "baseline"] = "error",
     gap_floor: float = 0.0,
     misfit: float | Sequence[float] = 0.0,
+    reward_noise: float = 0.0,
+    limit: Literal["expected", "realised"] = "expected",
+    exceedance: float = 0.05,
+    noise_scales: bool = False,
     key: Callable[[State], Hashable] | None = None,
     reset_options: dict[str, Any] | None = None,
     mixtures: bool = False,
@@ -177,7 +181,9 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit: δ, B, ε and others, as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: δ, B, ε, what τ
+            limits, and others, as in Problem.
+        reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
         mixtures: RSLUCB-QVI instead of SLUCB-QVI: plays an action with a probability, and bounds the *expected* cost

@@ -435,7 +435,7 @@ def known_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int, sl
     for i in range(count):
         share = tables.cross[stage, first + i] * per_share
         width = widened(tables.width2[stage, first + i], share, root)
-        mean = scratch.projected[1 + j, first + i]
+        mean = scratch.projected[1 + j, first + i] + rules.quantile[j]
         upper = pessimistic_cost(mean, share, width, shift, radius, margin)
         lower = pessimistic_cost(mean, share, width, shift, -radius, -margin)
         step = INWARD * reach / (upper - cost_0)
@@ -529,7 +529,7 @@ def measured_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int,
     slack = rules.threshold[j] - cost_0
     for i in range(count):
         gxx, g0x = tables.width2[stage, first + i], tables.cross[stage, first + i]
-        mean = scratch.projected[1 + j, first + i]
+        mean = scratch.projected[1 + j, first + i] + rules.quantile[j]
         step = 0.0
         hope = 0.0
         if is_star:
@@ -553,7 +553,8 @@ def bound_at(rules: Rules, tables: Tables, scratch: Scratch, stage: int, slot: i
     """The left side of Eq. (9) at α = `at` on ray i of a state, for constraint j; what `limit_lengths` solved for α."""
     column = tables.start[slot] + i
     g00, state = tables.g00[stage, slot], scratch.state
-    width2, cross, mean = tables.width2[stage, column], tables.cross[stage, column], scratch.projected[1 + j, column]
+    width2, cross = tables.width2[stage, column], tables.cross[stage, column]
+    mean = scratch.projected[1 + j, column] + rules.quantile[j]  # what noise that scales with α adds at its end
     if rules.conditioning == MEASURED:
         free = bound_along(state[MEAN_0, j], mean, g00, cross, width2, state[RADIUS, j], at) + state[MARGIN, j]
         upper = bound_along(state[MEAN_0, j], mean, g00, cross, width2, state[RADIUS, j], 1.0) + state[MARGIN, j]

@@ -49,16 +49,16 @@ def optimism_share(rules: Rules, plans: int) -> float:
 
 
 @kernel
-def norm_scale(rules: Rules, scratch: Scratch, step: int) -> float:
+def norm_scale(rules: Rules, scratch: Scratch, value_radius: float) -> float:
     """The factor of ‖x‖ in the bonus: β_v; for `paper` κ_h(s)β with the smallest gap, or a tuned κ (section 5)."""
     if rules.explorer != PAPER:
-        return rules.value_radius[step]
+        return value_radius
     if rules.kappa == rules.kappa:
-        return rules.kappa * rules.value_radius[step]
+        return rules.kappa * value_radius
     gap = scratch.state[GAP, 0]
     for j in range(rules.threshold.shape[0]):
         gap = min(gap, scratch.state[GAP, j])
-    return kappa(rules.horizon, max(gap, SMALLEST_GAP)) * rules.value_radius[step]
+    return kappa(rules.horizon, max(gap, SMALLEST_GAP)) * value_radius
 
 
 @kernel
@@ -104,7 +104,7 @@ def choose(
     value_0 = inner(tables.phi_0, slot, plan.weights[row])
     root_0 = np.sqrt(tables.v00[stage, slot])
     if trouble != BEST:
-        note_choice(rules, plan, step, row, slot, value_0 + rules.value_radius[step] * root_0, trouble)
+        note_choice(rules, plan, step, row, slot, value_0 + plan.value_radius[row] * root_0, trouble)
         return
     first = tables.start[slot]
     count = tables.start[slot + 1] - first
@@ -118,7 +118,7 @@ def choose(
         work[0, tables.baseline_row[slot]] = 0.0  # the safe action is scored once, as itself
         for i in range(count):
             work[1, i] = work[0, i]  # nothing lies between two features: only certified actions count
-    per_norm, per_width = norm_scale(rules, scratch, step), width_scale(rules, scratch, step)
+    per_norm, per_width = norm_scale(rules, scratch, plan.value_radius[row]), width_scale(rules, scratch, step)
     hope = optimism_share(rules, plan.made[0])
     score_rays(tables, scratch, stage, slot, 0, value_0, per_norm, per_width)
     if hope > 0.0:

@@ -45,6 +45,7 @@ from tether.kernels.model import (
     Tables,
 )
 from tether.kernels.plan import build, prepare_step, weigh_anew
+from tether.kernels.radius import value_radius_at
 from tether.kernels.ridge import Costs, Values, inner, project_rows, refresh_spectrum
 
 
@@ -164,12 +165,13 @@ def score_step(
     the width of their mean, so that the optimism of Lemma 2 also holds for the `certified` bonus.
     """
     for slot in range(tables.slots[0]):
-        per_norm, per_width = rules.value_radius[step], 0.0
+        per_norm, per_width = plan.value_radius[row], 0.0
         if problems.trouble[slot] == BEST:
             for k in range(STATE_ROWS):
                 for j in range(rules.threshold.shape[0]):
                     scratch.state[k, j] = problems.state[slot, k, j]
-            per_norm, per_width = norm_scale(rules, scratch, step), width_scale(rules, scratch, step)
+            per_norm = norm_scale(rules, scratch, plan.value_radius[row])
+            per_width = width_scale(rules, scratch, step)
         elif problems.trouble[slot] == NO_SLACK:
             per_norm = 0.0  # κ has no value where Assumption 2 fails: nothing to be explored there
         safe = tables.start[slot] + tables.baseline_row[slot]
@@ -528,6 +530,7 @@ def plan_alone(
     rows = tables.start[tables.slots[0]]
     stage = step if values.factor.shape[0] > 1 else 0
     fit_costs(costs, rules, plan, scratch, step, 0, stage)
+    plan.value_radius[0] = value_radius_at(values, rules, step, stage)
     build(costs, values, rules, tables, scratch, 0, stage)
     project_rows(tables.features, rows, plan.weights[0], scratch.projected[0])
     for j in range(rules.threshold.shape[0]):

@@ -50,7 +50,11 @@ class Rules:
     events: float  # G·M/δ: the union behind β_c
     tuned_radius: float
     value_radius: Vector  # β_v of each step (H,)
+    value_events: float  # 1/δ where β_v is the root mixture radius of the reward regression; 0 where it is the above
+    reward_noise: float  # σ_r
+    theta_norm: float  # a bound on ‖θ*‖
     kappa: float  # factor of β_v in the bonus of `paper`; NaN takes Lemma 1's κ_h(s)
+    quantile: Vector  # what the noise may add at the end of a ray, where the realised cost is limited (M,)
     gap_floor: float
     warms_up: bool  # play a_0(s) until its cost has been measured (appendix A.4)
     penalty: float  # λ' of the objective r − λ'c
@@ -94,6 +98,7 @@ class Plan:
     radius: Matrix  # β_c, given the facts; NaN is an alarm (H, M)
     margin: Matrix  # what the misfit ε, rounding and errors in facts may add to any cost (H, M)
     facts: Integers  # remembered facts that each step rests on (H,)
+    value_radius: Vector  # β_v (H,)
     values: Matrix  # V_h(s) (H + 1, S)
     score: Matrix  # unclipped score of the choice (H, S)
     row: IntegerMatrix  # -1 is the safe action (H, S)
@@ -204,6 +209,7 @@ def new_plan(horizon: int, slots: int, constraints: int, dimension: int, rows: i
         radius=np.zeros((horizon, constraints)),
         margin=np.zeros((horizon, constraints)),
         facts=np.zeros(horizon, dtype=np.int64),
+        value_radius=np.zeros(horizon),
         values=np.zeros((horizon + 1, slots)),
         score=np.zeros((horizon, slots)),
         row=np.full((horizon, slots), -1, dtype=np.int64),

@@ -28,6 +28,7 @@ from tether.kernels.model import (
     new_plan,
     new_scratch,
 )
+from tether.kernels.radius import value_radius_at
 from tether.kernels.ridge import (
     PENDING,
     SPANNED,
@@ -220,7 +221,7 @@ def whitened_safe_feature(costs: Costs, tables: Tables, scratch: Scratch, stage:
         whiten(facts.inside[stage], inside, rank)
     else:
         whiten(costs.factor[stage], inside, rank)
-    return np.sqrt(rest2 / norm2)
+    return np.sqrt(rest2 / norm2) if norm2 > 0.0 else 0.0  # nothing can be learned from the origin
 
 
 @kernel
@@ -348,6 +349,7 @@ def prepare_step(
         fit_costs(costs, rules, plan, scratch, step, step, stage)
         for j in range(rules.threshold.shape[0]):
             project_rows(tables.features, rows, plan.gamma_hat[step, j], scratch.projected[1 + j])
+    plan.value_radius[step] = value_radius_at(values, rules, step, stage)
     weights = plan.weights[step]
     target_moment(values, plan, stage, step, slots)
     whiten(values.factor[stage], weights, weights.shape[0])
@@ -391,6 +393,7 @@ def choose_alone(
 ) -> None:
     """Forms and choices of all the states in `tables`, from the newest cost data; the one row of `plan` has w_h."""
     fit_costs(costs, rules, plan, scratch, step, 0, stage)
+    plan.value_radius[0] = value_radius_at(values, rules, step, stage)
     choose_block(costs, values, rules, tables, plan, scratch, step, stage)
 
 
@@ -566,12 +569,15 @@ def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules,
             fresh.weights[step] = values.reward_moment[stage] + following @ visited.moment(stage)
         solve(values.factor[stage], fresh.weights[step])
         fit_costs(costs, rules, fresh, scratch, step, step, stage)
+        fresh.value_radius[step] = value_radius_at(values, rules, step, stage)
         if step > 0:
             members = visited.members(before)
             following, reasons = values_at(problem, (costs, values, rules), visited, members, fresh, step, made)
             alarms += [(step, int(state)) for state in members[reasons == ALARM]]
     visited.alarms = np.array(sorted(alarms), dtype=np.int64).reshape(-1, 2)
-    changed = {name: getattr(fresh, name) for name in ("weights", "gamma_hat", "radius", "margin", "facts")}
+    changed = {
+        name: getattr(fresh, name) for name in ("weights", "gamma_hat", "radius", "margin", "facts", "value_radius")
+    }
     return replaced(plan, made=made, **changed)
 
 
@@ -606,12 +612,13 @@ def values_at(
 
 
 def one_row(plan: Plan, step: int, states: int, made: NDArray[np.int64]) -> Plan:
-    """A plan of one row for so many states, with the w_h, ĝ_h and β_c of one step of another."""
+    """A plan of one row for so many states, with the w_h, ĝ_h, β_c and β_v of one step of another."""
     alone = new_plan(1, states, plan.radius.shape[1], plan.weights.shape[1])
     alone.weights[0], alone.gamma_hat[0] = plan.weights[step], plan.gamma_hat[step]
     alone.radius[0], alone.margin[0], alone.facts[0], alone.made[0] = (
         plan.radius[step], plan.margin[step], plan.facts[step], made[0],
     )  # fmt: skip
+    alone.value_radius[0] = plan.value_radius[step]
     return alone
 
 

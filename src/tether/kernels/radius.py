@@ -6,7 +6,7 @@ import numpy as np
 
 from tether.kernels.compiled import kernel, use
 from tether.kernels.model import CLASSICAL, MIXTURE, TOLD, TUNED, Rules
-from tether.kernels.ridge import Costs
+from tether.kernels.ridge import Costs, Values
 
 
 @kernel
@@ -71,13 +71,23 @@ def cost_radius(costs: Costs, rules: Rules, stage: int, constraint: int) -> floa
         return classical_radius(log_det, noise, rules.events, costs.ridge, norm) + bias
     if rules.radius_kind == MIXTURE:
         return mixture_radius(log_det, noise, rules.events, costs.ridge, norm) + bias
-    events = rules.events * (1.0 + costs.grid.shape[0])  # all the sets hold at once: any may be used at any time
-    best = mixture_radius(log_det, noise, events, costs.ridge, norm)
+    # all the sets hold at once: any may be used at any time. The one root has half of δ, the grid the other half
+    best = mixture_radius(log_det, noise, 2.0 * rules.events, costs.ridge, norm)
+    events = 2.0 * rules.events * costs.grid.shape[1]
     lag = log_det - costs.grid_at[stage]
-    for j in range(costs.grid.shape[0]):
-        grown_by = costs.grid_log_det[stage, j] + lag
-        best = min(best, grid_radius(grown_by, costs.least[stage], costs.grid[j], noise, events, costs.ridge, norm))
+    for j in range(costs.grid.shape[1]):
+        grown_by, ridge = costs.grid_log_det[stage, j] + lag, costs.grid[stage, j]
+        best = min(best, grid_radius(grown_by, costs.least[stage], ridge, noise, events, costs.ridge, norm))
     return best + bias
+
+
+@kernel
+def value_radius_at(values: Values, rules: Rules, step: int, stage: int) -> float:
+    """β_v: a number of the rules; or, for bandits (H = 1), the root mixture radius of the reward: section 11."""
+    if rules.value_events > 0.0:
+        log_det = values.log_det[stage]
+        return mixture_radius(log_det, rules.reward_noise, rules.value_events, values.ridge, rules.theta_norm)
+    return rules.value_radius[step]
 
 
 @kernel

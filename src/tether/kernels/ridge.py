@@ -17,8 +17,8 @@ LOG_DET_EVERY = 4096
 while a factorisation of A loses as many as its condition number has."""
 
 GRID = np.array([0.1, 1.0, 10.0, 100.0, 1000.0])
-"""Ridges λ_j of the mixtures behind `grid_radius`, in units of the squared feature norm; fixed before any data, since
-each spends its share of δ."""
+"""Ridges λ_j of the mixtures behind `grid_radius`, in units of the squared norm of the first feature that is not 0. That
+is known before its noise is, so that they are fixed before all noise, as they must be: each spends its share of δ."""
 
 ULP = 2.0**-52
 
@@ -110,7 +110,7 @@ class Costs:
     factor: Cube  # U, A = UᵀU (G, d, d)
     log_det: Vector  # log det(A / λ) (G,)
     updates: Integers  # (G,)
-    grid: Vector  # ridges λ_j of the mixtures (J,)
+    grid: Matrix  # ridges λ_j of the mixtures; as for ‖φ‖ = 1 until a feature was seen (G, J)
     least: Vector  # a lower bound on the least eigenvalue of V = A − λI (G,)
     grid_log_det: Matrix  # log det(I + V/λ_j), when `least` was computed (G, J)
     grid_at: Vector  # log_det at that time (G,)
@@ -165,7 +165,7 @@ def new_facts(stages: int, dimension: int, constraints: int) -> Facts:
     )
 
 
-def new_costs(stages: int, dimension: int, constraints: int, ridge: float, feature_norm: float = 1.0) -> Costs:
+def new_costs(stages: int, dimension: int, constraints: int, ridge: float) -> Costs:
     """A_h = λI for every stage, no fact remembered."""
     return Costs(
         ridge=ridge,
@@ -178,7 +178,7 @@ def new_costs(stages: int, dimension: int, constraints: int, ridge: float, featu
         factor=np.tile(np.sqrt(ridge) * np.eye(dimension), (stages, 1, 1)),
         log_det=np.zeros(stages),
         updates=np.zeros(stages, dtype=np.int64),
-        grid=GRID * feature_norm**2,
+        grid=np.tile(GRID, (stages, 1)),
         least=np.zeros(stages),
         grid_log_det=np.zeros((stages, len(GRID))),
         grid_at=np.zeros(stages),
@@ -467,6 +467,9 @@ def observe_cost(costs: Costs, stage: int, feature: Vector, cost: Vector, work: 
     scale = 1.0
     for k in range(size):
         scale += direction[k] * direction[k]
+    if costs.log_det[stage] == 0.0 and norm2 > 0.0:  # the first feature that is not 0
+        for j in range(costs.grid.shape[1]):
+            costs.grid[stage, j] *= norm2
     costs.log_det[stage] += np.log(scale)
     costs.updates[stage] += 1
     conditioned = facts.count[stage] > 0
@@ -556,7 +559,7 @@ def refresh_spectrum(costs: Costs) -> None:
             error = 64.0 * len(eigenvalues) * ULP * eigenvalues[-1]
             costs.least[stage] = max(eigenvalues[0] - costs.ridge - error, 0.0)
             data = np.maximum(eigenvalues - costs.ridge + error, 0.0)
-            costs.grid_log_det[stage] = np.log1p(data / costs.grid[:, None]).sum(axis=1)
+            costs.grid_log_det[stage] = np.log1p(data / costs.grid[stage][:, None]).sum(axis=1)
             costs.grid_at[stage] = costs.log_det[stage]
 
 
@@ -581,7 +584,8 @@ def remember(costs: Costs, stage: int, phi_0: Vector, baseline_cost: Vector, gam
         rest2 += inside[i] * inside[i]
     norm, rest = np.sqrt(norm2), np.sqrt(rest2)
     # errors grow by 1/rest at least, so that there is nothing to compute where that alone is too much
-    amplified = amplification_with(facts, stage, phi_0, rest2, work) if norm <= AMPLIFIED * rest else np.inf
+    apart = rest2 > 0.0 and norm <= AMPLIFIED * rest
+    amplified = amplification_with(facts, stage, phi_0, rest2, work) if apart else np.inf
     news = rank > 0 and amplified * norm <= AMPLIFIED  # false too if something is not finite
     for j in range(baseline_cost.shape[0]):
         rounding = 16.0 * ULP * (abs(baseline_cost[j]) + norm * gamma_norm[j])

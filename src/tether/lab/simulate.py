@@ -103,11 +103,11 @@ def simulate(
             "simulate_stepwise."
         )
     truth, books = truth_of(world), np.zeros((len(Books._fields), episodes))
-    horizon, constraints = world.problem.horizon, world.problem.constraints
+    horizon = world.problem.horizon
     for first in range(0, episodes, EPISODES_A_BLOCK):
         count = min(EPISODES_A_BLOCK, episodes - first)
         uniforms = streams.transitions.random((count, horizon + 1))
-        normals = streams.noise.standard_normal((count, horizon, constraints))
+        normals = streams.noise.standard_normal((count, horizon, len(world.noise_scale)))
         part = np.zeros((len(books), count))
         run = new_run(truth, uniforms, normals, part, agent.planned_growth, agent.replans_rarely)
         model = agent.costs, agent.values, agent.rules, agent.tables, agent.current, agent.scratch
@@ -336,7 +336,7 @@ def simulate_units(
     for unit in range(units):
         run = UnitRun(
             draws=streams.transitions.random((schedule.steps, 2)),
-            normals=streams.noise.standard_normal((schedule.steps, world.problem.constraints)),
+            normals=streams.noise.standard_normal((schedule.steps, len(world.noise_scale))),
             coins=agent.rng.random(schedule.steps),
             counters=place,
             receding=schedule.receding,

@@ -19,7 +19,8 @@ from tether.records import Action, Array, CostBound, Mixture, StarAction
 ULP = 2.0**-52
 
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Ridges of the mixtures behind the theorem's radius, in units of the squared feature norm (docs/guarantee.md)."""
+"""Ridges of the mixtures behind the theorem's radius, in units of the squared norm of the first feature that is not 0
+(docs/guarantee.md)."""
 
 AMPLIFIED = 1e3
 """A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
@@ -62,6 +63,8 @@ class Terms:
     memory: Literal["state", "visited", "all"]
     error: Array | None  # e: safe costs are known up to this (M,); None if they are unknown
     misfit: Array  # ε: expected costs are linear in the features up to this (M,)
+    exceedance: float | None  # η, where τ limits the realised cost; None where it limits the mean
+    noise_scales: bool  # whether noise has the size σα at length α, so that a_0 has none
     radius: float | str
     reduces: bool
     threshold: Array  # τ (M,)
@@ -280,17 +283,18 @@ class Model(NamedTuple):
 
 
 class StageSums(NamedTuple):
-    """What one stage has seen: A (d, d), Σzφ (M, d), Σb² (M,) where sample i may be off by b_i, and their number."""
+    """What one stage has seen: A (d, d), Σzφ (M, d), Σb² (M,) where sample i may be off by b_i, and how many there were."""
 
     gram: Array
     moment: Array
     bias: Array
+    scale: float  # ‖φ‖² of the first feature that is not 0
     outcomes: int
 
 
 def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage: int) -> Model | None:
     """One stage from its sums and its facts; None if they are not finite or A < λI."""
-    gram, moment, bias, count = sums
+    gram, moment, bias, scale, count = sums
     if not (np.isfinite(gram).all() and np.isfinite(moment).all() and np.isfinite(bias).all()):
         return None
     values, vectors = np.linalg.eigh(gram)
@@ -298,7 +302,7 @@ def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage
     if not values[0] >= terms.ridge * (1.0 - 1e-9) - error:
         return None
     values = np.maximum(values, terms.ridge)
-    betas = biased(terms, least_radii(terms, values, error), bias)
+    betas = biased(terms, least_radii(terms, values, error, scale), bias)
     plain = _with_radii(_fitted(terms, values, vectors, moment, count, error), betas)
     if isinstance(facts, ExactFacts):
         return _conditioned_on(terms, plain, facts, stage) if facts.count[stage] else plain
@@ -368,7 +372,7 @@ def _weighed(terms: Terms, plain: Model, sums: StageSums, facts: WeighedFacts, s
     weight, visits = float(facts.weight[stage]), float(facts.used_visits[stage])
     if weight == 0.0 or terms.error is None:
         return plain
-    gram, moment, _, count = sums
+    gram, moment, _, _, count = sums
     added, safe, square = facts.used_gram[stage], facts.used_moment[stage], facts.used_square[stage]
     total = gram + weight * added
     if not (np.isfinite(total).all() and np.isfinite(safe).all() and np.isfinite(square).all()):
@@ -403,19 +407,20 @@ def biased(terms: Terms, radii: Sequence[float], bias: Array) -> tuple[float, ..
     return tuple(radius + sqrt(more) for radius, more in zip(radii, bias.tolist(), strict=True))
 
 
-def least_radii(terms: Terms, values: Array, error: float) -> tuple[float, ...]:
+def least_radii(terms: Terms, values: Array, error: float, scale: float) -> tuple[float, ...]:
     """The smallest radius of each constraint that the theorem allows before facts, less what rounding may have added.
 
-    The formulas are those of docs/guarantee.md; values (d,) are the eigenvalues of A.
+    The formulas are those of docs/guarantee.md; values (d,) are the eigenvalues of A, `scale` the unit of the grid. The
+    one root has half of δ, the grid the other half.
     """
     if not isinstance(terms.radius, str):
         return (float(terms.radius),) * len(terms.threshold)
     ridge, data = terms.ridge, np.maximum(values - error, terms.ridge) - terms.ridge
     events = terms.stages * len(terms.threshold) / terms.confidence
     log_det = float(np.log1p(data / ridge).sum())
-    grid = [each * terms.feature_norm**2 for each in GRID]
+    grid = [each * scale for each in GRID]
     if terms.radius == "theorem":
-        events *= 1 + len(grid)
+        events *= 2
         grown = np.log1p(data / np.array(grid)[:, None]).sum(axis=1)
         least = float(data[0]) + 2.0 * error
     radii = []
@@ -426,7 +431,8 @@ def least_radii(terms: Terms, values: Array, error: float) -> tuple[float, ...]:
             for other, more in zip(grid, grown.tolist(), strict=True):
                 if other >= ridge:
                     stretch = sqrt((least + other) / (least + ridge))
-                    wide = stretch * noise * sqrt(more + 2.0 * log(events)) + ridge * norm / sqrt(least + ridge)
+                    reach = noise * sqrt(more + 2.0 * log(events * len(grid)))
+                    wide = stretch * reach + ridge * norm / sqrt(least + ridge)
                     best = min(best, wide)
         radii.append(best * (1.0 - 1e-9))
     return tuple(radii)
@@ -479,12 +485,14 @@ class Geometry(NamedTuple):
 
 def open_part(model: Model, f: Array) -> float:
     """The part of ‖f‖ that the remembered facts leave open."""
-    settled = model.span.shape[1]
+    settled, length = model.span.shape[1], _norm(f)
+    if length == 0.0:
+        return 0.0  # the cost of the origin is 0 in any case
     if settled in (0, len(f)):
         return 0.0 if settled else 1.0
     rest = f - model.span @ (f @ model.span)
     rest -= model.span @ (rest @ model.span)
-    return _norm(rest) / _norm(f)
+    return _norm(rest) / length
 
 
 def plain(model: Model, fit: Fit, x: Array, parts: Parts) -> Geometry:
@@ -722,6 +730,7 @@ class Gate:
         self.gram_rest = np.zeros_like(self.gram)  # what rounding dropped from each sum (Kahan)
         self.moment_rest = np.zeros_like(self.moment)
         self.bias = np.zeros((terms.stages, constraints))  # Σ b², where sample i may be off by b_i
+        self.scale = np.ones(terms.stages)  # ‖φ‖² of the first feature that is not 0
         self.count = np.zeros(terms.stages, dtype=np.int64)
         self.lost = np.zeros(terms.stages, dtype=np.int64)  # costs that were never measured
         self.facts: ExactFacts | WeighedFacts
@@ -730,7 +739,7 @@ class Gate:
 
     def arrays(self) -> dict[str, Array]:
         """The state, by name: what a snapshot keeps."""
-        names = ("gram", "moment", "gram_rest", "moment_rest", "bias", "count", "lost")
+        names = ("gram", "moment", "gram_rest", "moment_rest", "bias", "scale", "count", "lost")
         mine = {name: getattr(self, name) for name in names}
         return mine | {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
 
@@ -753,6 +762,9 @@ class Gate:
             if self.terms.cost_range is None:
                 return
             cost, off = self.terms.cost_range.mean(axis=1), off + np.ptp(self.terms.cost_range, axis=1) / 2.0
+        norm2 = float(feature @ feature)
+        if norm2 > 0.0 and np.array_equal(self.gram[stage], self.terms.ridge * np.eye(self.terms.dimension)):
+            self.scale[stage] = norm2
         add_to(self.gram[stage], self.gram_rest[stage], np.outer(feature, feature))
         add_to(self.moment[stage], self.moment_rest[stage], np.outer(cost, feature))
         self.bias[stage] += off**2
@@ -824,7 +836,8 @@ class Gate:
         actions, lengths = known.actions, None
         for j, tau in enumerate(self.terms.threshold.tolist()):
             declared = float(known.baseline_cost[step, j])
-            each = _lengths(*self._upper(model, actions, declared, j), tau, actions.is_star)
+            start, upper = self._upper(model, actions, declared, j)
+            each = _lengths(start + self._noise(j, 0.0), upper + self._noise(j, 1.0), tau, actions.is_star)
             lengths = each if lengths is None else np.minimum(lengths, each)
         if lengths is None:
             return 0.0
@@ -843,6 +856,13 @@ class Gate:
         free = float(plain_bounds(model, fit, f[None])[0]) + float(terms.misfit[j])
         return min(free, self._start(declared, j, not actions.is_star)), upper
 
+    def _noise(self, j: int, total: float) -> float:
+        """What noise may add to a mean cost where τ limits the realised one: σ√(2 log(1/η)), or `total` of it."""
+        if self.terms.exceedance is None:
+            return 0.0
+        reach = float(self.terms.noise[j]) * sqrt(2.0 * log(1.0 / self.terms.exceedance))
+        return total * reach if self.terms.noise_scales else reach
+
     def _start(self, declared: float, j: int, mixed: bool) -> float:
         """The most that a_0(s) may cost, by what was declared: τ_s + e, infinite if it is unknown.
 
@@ -858,7 +878,9 @@ class Gate:
         """(why not, the gate's bound, its rounding) for one constraint, whose safe cost τ_s was `declared`."""
         fit, tau, radius = model.fits[j], float(self.terms.threshold[j]), shown.radius.value
         why = ""
-        if shown.misfit != self.terms.misfit[j]:
+        if shown.exceedance != (self.terms.exceedance or 0.0):
+            why = f"the certificate's η is {shown.exceedance!r}, the problem's {self.terms.exceedance!r}"
+        elif shown.misfit != self.terms.misfit[j]:
             why = f"the certificate's misfit ε is {shown.misfit!r}, the problem's {float(self.terms.misfit[j])!r}"
         elif shown.threshold != tau:
             why = f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}"
@@ -874,6 +896,7 @@ class Gate:
             why = f"its radius {radius:.6g} is smaller than the least valid one, {fit.radius:.6g}"
         if why:
             return why, inf, inf
+        noise = self._noise(j, point.parts.total)
         if self.terms.exact:
             shape = self._shape(model, actions.phi_0, point, declared, j)
             if shape is None:
@@ -886,10 +909,11 @@ class Gate:
             ways = Ways(actions, point, start, misfit)
             own, *_ = self._measured(model, fit, ways, fit.radius)
             same, highest, doubt = self._measured(model, fit, ways, radius)
-            if shown.bound < same - doubt:  # cut shorter, for a margin?
+            if shown.bound - noise < same - doubt:  # cut shorter, for a margin?
                 same = min(same, self._along_chords(model, fit, ways, radius))
                 own = min(own, self._along_chords(model, fit, ways, fit.radius))
             gap = tau - start if start < tau else abs(tau)
+        own, same, highest, gap = own + noise, same + noise, highest + noise, max(gap - self._noise(j, 0.0), 0.0)
         if not (isfinite(own) and isfinite(same) and isfinite(highest) and isfinite(shown.bound) and isfinite(doubt)):
             why = "a bound is not finite, or the safe cost contradicts the data"
         elif doubt > WORST_DOUBT * gap:
@@ -958,7 +982,8 @@ class Gate:
         """The stage of a step, solved once per change."""
         stage = self._stage(step)
         if stage not in self._solved:
-            sums = StageSums(self.gram[stage], self.moment[stage], self.bias[stage], int(self.count[stage]))
+            scale, count = float(self.scale[stage]), int(self.count[stage])
+            sums = StageSums(self.gram[stage], self.moment[stage], self.bias[stage], scale, count)
             model = solve(self.terms, sums, self.facts, stage)
             self._solved[stage] = None if model is None else model._replace(lost=int(self.lost[stage]))
         return self._solved[stage]

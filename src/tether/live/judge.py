@@ -157,12 +157,8 @@ def with_margin(
     chord of a ray begins at τ_s + e + 2ε (section 12); a mixture plays a_0 itself.
     """
     stray = 0.0 if proposal.mixture is not None else 2.0
-    starts = [
-        float(cost) + error + stray * misfit
-        for cost, error, misfit in zip(
-            known.baseline_cost[proposal.step], problem.baseline_cost_error, problem.misfit, strict=True
-        )
-    ]
+    beyond = np.array(problem.baseline_cost_error) + stray * np.array(problem.misfit) + problem.reserve
+    starts = (known.baseline_cost[proposal.step] + beyond).tolist()
     divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
     keep = 1.0
     for j, (shown, declared) in enumerate(zip(proposal.evidence, starts, strict=True)):

@@ -179,10 +179,11 @@ STRICT = ConfigDict(strict=True, extra="forbid", ser_json_inf_nan="constants")
 class Limit:
     """The evidence for one constraint: cost <= bound <= threshold, with this radius; `margin` is threshold − bound.
 
-    `bounds` says what is bounded ("cost" or "expected cost"), `gate_bound` is what the independent gate computed
+    `bounds` says what is bounded ("cost", "expected cost" or "realised cost"), `gate_bound` is what the independent gate computed
     (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts` is how many
     remembered safe costs the bound rests on, beside that of the state itself; `misfit` the ε by which costs were
-    declared to differ from linear ones; `lost` how many costs were never measured, `lost_as` what they count as.
+    declared to differ from linear ones; `lost` how many costs were never measured, `lost_as` what they count as. A
+    bound on the "realised cost" holds with probability 1 − `exceedance`.
     """
 
     __pydantic_config__ = STRICT
@@ -197,6 +198,7 @@ class Limit:
     gate_bound: Number | None = None
     facts: int = 0
     misfit: Number = 0.0
+    exceedance: Number = 0.0
     lost: int = 0
     lost_as: str = "at-random"
 
@@ -207,7 +209,7 @@ class Limit:
         radius = evidence.radius
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
-            gate_bound, evidence.facts, evidence.misfit, evidence.lost, evidence.lost_as,
+            gate_bound, evidence.facts, evidence.misfit, evidence.exceedance, evidence.lost, evidence.lost_as,
         )  # fmt: skip
 
 
@@ -289,13 +291,14 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
 
     Where the cost is known up to an error bar, a_0 costs at most the upper end of it, and at most τ.
     """
-    declared = zip(
-        map(float, baseline_cost), problem.baseline_cost_error, problem.misfit, problem.threshold, radii, strict=True
-    )
-    shown = []
-    for cost, error, misfit, tau, radius in declared:
-        bound = tau if math.isnan(cost) else min(cost + error, max(cost, tau))
-        shown.append(Limit.of(CostBound(bound, tau, radius, cost, misfit=misfit)))
+    realised, shown = problem.limit == "realised", []
+    for j, (cost, radius) in enumerate(zip(map(float, baseline_cost), radii, strict=True)):
+        tau, most = problem.threshold[j], cost + problem.baseline_cost_error[j] + float(problem.reserve[j])
+        evidence = CostBound(tau if math.isnan(cost) else min(most, max(cost, tau)), tau, radius, cost)
+        evidence = replace(evidence, misfit=problem.misfit[j])
+        if realised:
+            evidence = replace(evidence, bounds="realised cost", exceedance=problem.exceedance)
+        shown.append(Limit.of(evidence))
     return tuple(shown)
 
 

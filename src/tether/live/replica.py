@@ -256,8 +256,8 @@ class Learner:
             agent = self.agent
             stage = agent.stage_of(step)
             digest = hashlib.sha256(self._belongs_to.encode())
-            # `owed` is of the tables, which no live decision reads; `grid` is a constant
-            sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name and name != ".grid"]
+            # `owed` is of the tables, which no live decision reads
+            sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name]
             for array in (*sums, agent.values.factor, *self.gate.arrays().values()):
                 digest.update(np.ascontiguousarray(array[stage]).tobytes())
             digest.update(agent.current.weights[step].tobytes() + agent.current.made.tobytes())
@@ -323,6 +323,8 @@ def terms_of(agent: SlucbQvi) -> Terms:
         memory=memory,
         error=None if problem.baseline_cost is None else np.array(problem.baseline_cost_error),
         misfit=np.array(problem.misfit),
+        exceedance=problem.exceedance if problem.limit == "realised" else None,
+        noise_scales=problem.noise_scales,
         radius=config.cost_radius,
         reduces=config.explorer != "paper",
         threshold=np.array(problem.threshold),

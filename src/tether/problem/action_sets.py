@@ -128,10 +128,10 @@ def check_norms(features: Array, limit: float, where: object) -> None:
         )
 
 
-def check_safe_feature(phi_0: Array, where: object) -> None:
-    """The safe feature must not vanish: its known cost would say nothing, and Eq. (9) divides by its norm."""
-    if not np.all(_squares(phi_0) > 0.0):
+def check_origin(costs: Array, error: Array, where: object) -> None:
+    """A linear cost is 0 at φ = 0: a safe action there must be declared to cost 0, up to e + ε (M,); costs (H, M)."""
+    if (np.abs(costs) > error).any():  # unknown costs are NaN
         raise AssumptionError(
-            f"Assumption 2 needs a safe action with a known cost, but φ(s, a_0(s)) is zero at {where}. "
-            "Append a constant feature, so that every action has a non-zero one."
+            f"Assumption 1 makes the cost of φ = 0 equal to 0, but φ(s, a_0(s)) is zero at {where}, where a_0 is "
+            f"declared to cost {costs.tolist()}. Append a constant feature, so that every action has a non-zero one."
         )

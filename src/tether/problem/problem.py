@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError, TetherError
-from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_safe_feature
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.options import Limit, check_options, settle
 from tether.records import Array, State, StateKey
@@ -64,6 +64,12 @@ class Problem:
         misfit: ε, how far an expected cost may be from linear, |c(s, a) − ⟨γ*, φ(s, a)⟩| <= ε, one per constraint; 0
             means exactly linear, as in the paper. Safe costs are then facts up to e + ε, and nothing but a_0 can be
             certified where τ − τ_h(s) <= 2ε.
+        reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration only.
+        limit: what τ limits at each step. "expected": the mean cost of the action. "realised": the cost that is then
+            measured, with probability at least 1 − `exceedance`; a_0 must keep to that, too.
+        exceedance: η of limit="realised".
+        noise_scales: with limit="realised", that the noise on a cost has the size σα where a ray is played at length α,
+            so that a_0 has none.
         confidence: δ, the probability with which the cost event may fail over the whole run.
         gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
         feature_norm: the limit on ‖φ‖, 1 in the paper.
@@ -89,6 +95,10 @@ class Problem:
     baseline_cost: Callable[[int, State], float | Sequence[float]] | None
     baseline_cost_error: tuple[float, ...] = (0.0,)
     misfit: tuple[float, ...] = (0.0,)
+    reward_noise: float = 0.0
+    limit: Literal["expected", "realised"] = "expected"
+    exceedance: float = 0.05
+    noise_scales: bool = False
     confidence: float = 0.01
     gamma_norm: tuple[float, ...] = ()
     feature_norm: float = 1.0
@@ -103,6 +113,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_options(self, LIMITS)
+        if not isinstance(self.noise_scales, bool):
+            raise InputError(f"noise_scales must be True or False, but is {self.noise_scales!r}.")
+        if self.noise_scales and self.limit == "expected":
+            raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
         if not self.gamma_norm:
             settle(self, gamma_norm=(float(np.sqrt(self.dimension)),) * self.constraints)
         if self.cost_range is not None:
@@ -136,6 +150,26 @@ class Problem:
         return len(self.threshold)
 
     @property
+    def quantile(self) -> Array:
+        """q = σ√(2 log(1/η)) (M,), which noise exceeds with probability at most η; 0 where τ limits the mean."""
+        if self.limit == "expected":
+            return np.zeros(self.constraints)
+        reach: Array = np.array(self.noise) * np.sqrt(2.0 * np.log(1.0 / self.exceedance))
+        return reach
+
+    @property
+    def reserve(self) -> Array:
+        """What every bound on a mean leaves for the noise, (M,): q, or 0 where the noise scales with the length."""
+        return np.zeros(self.constraints) if self.noise_scales else self.quantile
+
+    @property
+    def mean_limit(self) -> Array:
+        """The limit on mean costs that keeps to τ, (M,): τ − q, rounded down."""
+        tau, reserve = np.array(self.threshold), self.reserve
+        limit: Array = tau - reserve - np.where(reserve > 0.0, 2.0**-50 * (np.abs(tau) + reserve), 0.0)
+        return limit
+
+    @property
     def is_exact(self) -> bool:
         """Whether a declared safe cost is an exact fact about γ*: no error bar, and costs that are exactly linear."""
         return not any(self.baseline_cost_error) and not any(self.misfit)
@@ -159,12 +193,14 @@ class Problem:
             )
         check_norms(actions.endpoints, self.feature_norm, where)
         check_norms(actions.phi_0, self.feature_norm, where)
-        check_safe_feature(actions.phi_0, where)
         final = self.final_reward_of(state)
         if not np.isnan(final):
             nothing = np.full((self.horizon, self.constraints), np.nan)
             return KnownState(self.key_of(state), actions, nothing, final)
-        return KnownState(self.key_of(state), actions, self._costs_of_baseline(state))
+        costs = self._costs_of_baseline(state)
+        if not actions.phi_0.any():
+            check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
+        return KnownState(self.key_of(state), actions, costs)
 
     def final_reward_of(self, state: State) -> float:
         """The reward of each step that remains after a trajectory has ended in this state; NaN where it goes on."""
@@ -235,6 +271,8 @@ class Problem:
 
     def _check_baseline(self, costs: Array, where: object) -> None:
         least = costs - np.array(self.baseline_cost_error)
+        if self.limit == "realised":
+            check_realised(least, self.reserve, self, where)
         check_baseline(least, self.threshold, self.tight_baseline == "error", where)
 
     @classmethod
@@ -279,7 +317,8 @@ class Problem:
         )
         starts = np.array([each.phi_0 for each in sets])
         check_norms(np.concatenate([starts, *(each.endpoints for each in sets)]), problem.feature_norm, "the problem")
-        check_safe_feature(starts, "some state")
+        for state in np.flatnonzero(~starts.any(axis=1)):
+            problem.look_up(int(state))
         return problem
 
 
@@ -308,6 +347,11 @@ LIMITS = {
         lambda delta: 0.0 < delta < 0.5,
         "It is the probability of failure, so 0.01 means 99% sure.",
     ),
+    "exceedance": Limit(
+        "an η in (0, 1)",
+        lambda eta: 0.0 < eta < 1.0,
+        "It is how often a measured cost may exceed τ at most, so 0.05 means one step in twenty.",
+    ),
     "feature_norm": Limit("positive and finite", lambda norm: 0.0 < norm < inf),
 }
 """What the numbers of a Problem must satisfy, where "finite and >= 0" is not enough or not the whole story."""
@@ -331,6 +375,18 @@ def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where
             f"Assumption 2 needs tau_h(s) < tau, but at step {step}, {where}, the safe action costs "
             f"{costs[step, constraint]:.6g} and tau is {threshold[constraint]:.6g}. Name a safer action, raise "
             "the threshold, or set tight_baseline='baseline' to play the safe action there without learning."
+        )
+
+
+def check_realised(costs: Array, reserve: Array, problem: Problem, where: object) -> None:
+    """limit="realised" binds a_0, too: τ_h(s) + q <= τ at every step; costs (H, M), q (M,)."""
+    for step, constraint in np.argwhere(~(costs + reserve < np.asarray(problem.threshold))):
+        raise AssumptionError(
+            f"limit='realised' asks that measured costs stay under tau = {problem.threshold[constraint]:.6g} with "
+            f"probability {1.0 - problem.exceedance:.6g}, also those of the safe action. At step {step}, {where}, it "
+            f"costs {costs[step, constraint]:.6g}, and noise of sigma = {problem.noise[constraint]:.6g} may add "
+            f"{reserve[constraint]:.6g}. Name a safer action, raise the threshold or exceedance, or say "
+            "noise_scales=True if the safe action has no noise."
         )
 
 

@@ -55,6 +55,7 @@ def ad_load(
     threshold: float = 0.03,
     churn_threshold: float = 0.015,
     cohort: int = 500,
+    reward_noise: float = 0.05,
     confidence: float = 0.01,
     spread: float = 0.25,
 ) -> LinearMDP:
@@ -64,6 +65,7 @@ def ad_load(
     A decision is for a cohort of sessions of one segment, and σ is the standard deviation √(τ (1 − τ) / cohort) of a
     rate that is observed on so many sessions when it is at its τ; it is smaller below. (Here the noise is Gaussian.)
     The rates are chosen: defaults at about a third of τ for tired new users, full levers at up to three times τ.
+    The revenue of a cohort is observed with a standard deviation of a twentieth of its range (`reward_noise`).
     """
     if not 0.0 <= spread <= 0.3:
         raise InputError(f"spread must lie in [0, 0.3], so that the default load stays under τ, but is {spread}.")
@@ -83,7 +85,8 @@ def ad_load(
     )
     initial = np.outer(MIX, [0.5, 0.4, 0.1]).ravel()
     noise = tuple(float(np.sqrt(limit * (1.0 - limit) / cohort)) for limit in tau)
-    return model.world("ad-load", initial, threshold=tau, noise=noise, confidence=confidence)
+    limits = {"threshold": tau, "noise": noise}
+    return model.world("ad-load", initial, confidence=confidence, reward_noise=reward_noise, **limits)
 
 
 def ad_load_twin(

@@ -52,6 +52,7 @@ class CourseModel:
         threshold: tuple[float, ...],
         noise: tuple[float, ...],
         confidence: float,
+        reward_noise: float,
     ) -> LinearMDP:
         """The LinearMDP: features divided by `scale`, parameters multiplied by it."""
         horizon, courses, states = self.laws.shape
@@ -65,6 +66,7 @@ class CourseModel:
             threshold=threshold,
             noise=noise,
             confidence=confidence,
+            reward_noise=reward_noise,
             gamma_norm=tuple(scale * bound for bound in self.gamma_norm),
         )
         idle = np.zeros((horizon, drivers, states))  # drivers move nothing

@@ -55,6 +55,7 @@ def dosing(
     visits: int = 6,
     threshold: float = 0.3,
     noise: float = 0.05,
+    reward_noise: float = 0.1,
     confidence: float = 0.01,
     spread: float = 0.2,
 ) -> LinearMDP:
@@ -64,11 +65,13 @@ def dosing(
     no drug governs takes its natural course, which the stage decides. `spread` varies every toxicity and each drug's
     power per draw. The numbers are chosen, not measured: τ = 0.3 is in the range of the target toxicity levels of
     dose-finding trials; a poor metaboliser suffers about twice what a rapid one does from drug A; and the standard
-    dose is safe for everybody, the full dose of A for hardly anybody.
+    dose is safe for everybody, the full dose of A for hardly anybody. Quality of life is what a patient reports, which is
+    good to about a tenth of the scale (`reward_noise`).
     """
     model = _model(rng, visits, spread)
     initial = np.tile(np.array([0.0, 0.2, 0.4, 0.4]), len(TYPES)) * np.repeat([0.25, 0.5, 0.25], len(STAGES))
-    return model.world("dosing", initial, threshold=(threshold,), noise=(noise,), confidence=confidence)
+    limits = {"threshold": (threshold,), "noise": (noise,)}
+    return model.world("dosing", initial, confidence=confidence, reward_noise=reward_noise, **limits)
 
 
 def dosing_twin(

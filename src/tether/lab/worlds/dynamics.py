@@ -20,10 +20,15 @@ def draw(probabilities: Vector, uniform: float) -> int:
 def play(
     theta: Vector, gamma: Matrix, mu: Matrix, noise: Vector, x: Vector, normal: Vector, uniform: float, out: Vector
 ) -> int:
-    """One step at feature x (d,): returns the next state; reward and noisy costs go into `out` (1 + M,)."""
+    """One step at feature x (d,): returns the next state; reward and noisy costs go into `out` (1 + M,).
+
+    `noise` and `normal` are (M,), or (M + 1,) where the reward is noisy too.
+    """
     out[0] = 0.0
     for k in range(x.shape[0]):
         out[0] += theta[k] * x[k]
+    if noise.shape[0] > gamma.shape[0]:
+        out[0] += noise[gamma.shape[0]] * normal[gamma.shape[0]]
     for j in range(gamma.shape[0]):
         cost = noise[j] * normal[j]
         for k in range(x.shape[0]):

@@ -70,13 +70,13 @@ class WorldEnv(gymnasium.Env[Observation, Any]):
         return self._observation(), self._told()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Play one action: observation, exact reward, terminated, never truncated, and `info` with the noisy cost."""
+        """Play one action: observation, reward, terminated, never truncated, and `info` with the noisy cost."""
         if self._over:
             raise InputError("the episode is over: call reset before the next step.")
         world, step, state = self.world, self._step, self._state
         chosen = self.decode(action)
         feature = feature_of(world.problem.actions(state), chosen)
-        uniform, normal = self.np_random.random(), self.np_random.standard_normal(world.problem.constraints)
+        uniform, normal = self.np_random.random(), self.np_random.standard_normal(len(world.noise_scale))
         reward, cost, following = world.play(step, state, chosen, feature, (normal, uniform))
         if world.ended[following]:
             reward += world.problem.final_reward_of(following) * (world.problem.horizon - step - 1)

@@ -63,6 +63,7 @@ def heating(
     *,
     threshold: float = 2.0,
     noise: float = 0.5,
+    reward_noise: float = 0.05,
     confidence: float = 0.01,
     spread: float = 0.2,
 ) -> LinearMDP:
@@ -73,6 +74,8 @@ def heating(
     Energy follows from the heat balance: a house that is ΔT K cooler loses LOSS × ΔT kW less, whatever it is
     outside. φ = (shares of 3 courses for each outside band, set-back of each lever, the same while at home, coolness,
     coolness at home): d = 17. `spread` varies per house what people feel of each lever and what each lever saves.
+    A meter shows what other appliances use, too: what was saved in a step is known to a twentieth of the most that could
+    be (`reward_noise`).
     """
     if not 0.0 <= spread <= 0.25:
         raise InputError(f"spread must lie in [0, 0.25], which the declared norm covers, but is {spread}.")
@@ -89,7 +92,7 @@ def heating(
     )
     initial = np.einsum("o,r,p->orp", [0.3, 0.5, 0.2], [0.6, 0.3, 0.1], [0.05, 0.95]).ravel()
     limits = {"threshold": (threshold / KELVIN,), "noise": (noise / KELVIN,)}
-    return model.world("heating", initial, confidence=confidence, **limits)
+    return model.world("heating", initial, confidence=confidence, reward_noise=reward_noise, **limits)
 
 
 def heating_twin(rng: np.random.Generator, *, opens: int = 1000, draught: float = 1.8) -> MisspecifiedMDP:

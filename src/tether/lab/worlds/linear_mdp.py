@@ -55,6 +55,7 @@ class LinearMDP:
         rewards: what actions pay where that is *not* linear in φ, (S, N): a deliberate misspecification.
         arrival_cost: observed costs as a function of the next state, (M, S), in place of c + Gaussian noise; their
             mean must be c.
+        true_reward_noise: σ_r of the rewards that are drawn; that of the problem unless given.
     """
 
     name: str
@@ -65,6 +66,7 @@ class LinearMDP:
     initial: Array
     rewards: Array | None = None
     arrival_cost: Array | None = None
+    true_reward_noise: float | None = None
 
     def __post_init__(self) -> None:
         p, count = self.problem, self.state_count
@@ -86,7 +88,7 @@ class LinearMDP:
                 f"{sorted((('star' if star else 'finite'), shape[0]) for star, shape in shapes_of_sets)}."
             )
         _check_probabilities(self.initial, "initial")
-        for step in range(p.horizon):
+        for step in range(p.horizon if p.horizon > 1 else 0):  # nothing follows on the step of a bandit
             mu = self.true_mu[step]
             _check_probabilities(self.phi_0 @ mu, f"the transition law of the safe actions at step {step}")
             _check_probabilities(self.endpoints @ mu, f"the transition law at step {step}")
@@ -139,16 +141,17 @@ class LinearMDP:
 
     @cached_property
     def noise_scale(self) -> Array:
-        """σ, (M,)."""
-        return np.array(self.problem.noise)
+        """σ, (M,); where rewards are noisy σ_r follows, (M + 1,)."""
+        reward = self.problem.reward_noise if self.true_reward_noise is None else self.true_reward_noise
+        return np.array([*self.problem.noise, reward] if reward > 0.0 else self.problem.noise)
 
     def reset(self, streams: Streams) -> int:
         """The first state of an episode."""
         return draw(self.initial, streams.transitions.random())
 
     def step(self, decision: Decision, streams: Streams) -> Transition:
-        """Play a decision: exact reward, noisy costs z = c + ε, and the next state."""
-        normal = streams.noise.standard_normal(self.problem.constraints)
+        """Play a decision: reward and costs z = c + ε with their noise, and the next state."""
+        normal = streams.noise.standard_normal(len(self.noise_scale))
         numbers = (normal, streams.transitions.random())
         reward, cost, following = self.play(decision.step, decision.state, decision.action, decision.feature, numbers)
         return decision.outcome(reward=reward, cost=cost, next_state=following)
@@ -156,7 +159,7 @@ class LinearMDP:
     def play(
         self, step: int, state: int, action: Action, feature: Array, numbers: tuple[Array, float]
     ) -> tuple[float, float | tuple[float, ...], int]:
-        """Reward, observed cost (or costs) and next state of one step, from M normal numbers and a uniform one."""
+        """Reward, observed cost (or costs) and next state of one step, from M or M + 1 normal numbers and a uniform one."""
         normal, uniform = numbers
         theta, gamma, mu = self.true_theta[step], self.true_gamma[step], self.true_mu[step]
         out = np.empty(1 + self.problem.constraints)

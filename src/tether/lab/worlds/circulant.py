@@ -1,0 +1,46 @@
+"""The circulant bandit: d rays from the origin, rewards and costs as noisy as they are large. One state, H = 1.
+
+An instance of Pacchiano's experiments on safe linear bandits, from its description: θ* = (0, 1, …, d−1)/n and γ* the same
+backwards, with n the norm; ray k ends at v_k(i) = ((k − i) mod d)/n. Doing nothing (the origin) is safe and costs 0.
+For d = 5 and τ = ½ the two best rays are worth 25/30 and cost exactly τ; the next ones, cut at τ, are worth ½.
+"""
+
+import numpy as np
+
+from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.problem.problem import Problem
+
+
+def circulant(
+    *,
+    dimension: int = 5,
+    threshold: float = 0.5,
+    noise: float = 1.0,
+    reward_noise: float = 1.0,
+    told_reward_noise: float | None = None,
+    confidence: float = 0.01,
+) -> LinearMDP:
+    """The bandit; `told_reward_noise` is the σ_r that the learner is told, if that is another than the true one."""
+    ramp = np.arange(dimension, dtype=np.float64)
+    theta = ramp / np.linalg.norm(ramp)
+    shifts = (np.arange(dimension)[:, None] - np.arange(dimension)) % dimension  # (N, d)
+    problem = Problem.from_rays(
+        phi_0=np.zeros((1, dimension)),
+        endpoints=(shifts / np.linalg.norm(ramp))[None],
+        baseline_cost=np.zeros((1, 1)),
+        horizon=1,
+        threshold=threshold,
+        noise=noise,
+        reward_noise=reward_noise if told_reward_noise is None else told_reward_noise,
+        confidence=confidence,
+        gamma_norm=1.0,
+    )
+    return LinearMDP(
+        name="circulant",
+        problem=problem,
+        true_theta=theta[None],
+        true_gamma=theta[::-1][None, None],
+        true_mu=np.zeros((1, dimension, 1)),
+        initial=np.ones(1),
+        true_reward_noise=reward_noise,
+    )
