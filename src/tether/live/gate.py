@@ -21,7 +21,7 @@ ULP = 2.0**-52
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Ridges of the mixtures behind the theorem's radius, in units of the squared feature norm (docs/guarantee.md)."""
 
-AMPLIFIED = 1e3
+AMPLIFIED = 1e4
 """A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
 
 MISFIT = 1e-6
