@@ -309,7 +309,7 @@ def visited_all(problem, gamma, count=40):
     return learner
 
 
-@pytest.mark.parametrize(("size", "why"), [(2e-7, "the gate's"), (1e-3, "contradict each other")])
+@pytest.mark.parametrize(("size", "why"), [(4e-7, "radius"), (1e-3, "contradict each other")])
 def test_a_learner_that_forgets_how_far_facts_miss_each_other_is_refused(monkeypatch, size, why):
     """The same log with and without the fault: an honest learner widens its bounds, or plays a_0 alone."""
     problem, gamma = contradictory(size)

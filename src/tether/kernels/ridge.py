@@ -28,7 +28,7 @@ LONG = 8
 SPECTRUM_LAG = 0.05
 """The spectrum of V is computed afresh once log det(A) has grown by this much per dimension."""
 
-AMPLIFIED = 1e3
+AMPLIFIED = 1e4
 """A fact is not remembered if errors of 1 in the facts could then move a cost by more than this: people type costs with
 nine decimals, not sixteen."""
 

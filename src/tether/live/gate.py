@@ -22,7 +22,7 @@ GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Ridges of the mixtures behind the theorem's radius, in units of the squared norm of the first feature that is not 0
 (docs/guarantee.md)."""
 
-AMPLIFIED = 1e3
+AMPLIFIED = 1e4
 """A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""
 
 MISFIT = 1e-6
