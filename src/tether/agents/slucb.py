@@ -118,6 +118,21 @@ def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rul
     )
 
 
+def all_facts(problem: Problem) -> list[KnownState]:
+    """Every listed state where something is played, those first whose safe features lie farthest from the others' span.
+
+    In this order (QR with column pivoting) more facts can be remembered before they amplify errors too much.
+    """
+    from scipy.linalg import qr  # loads for long, and few need it
+
+    playable = [state for state in problem.states or () if np.isnan(problem.final_reward_of(state))]
+    known = [problem.look_up(state) for state in playable]
+    if not known:
+        return []
+    order = qr(np.array([each.actions.phi_0 for each in known]).T, mode="r", pivoting=True)[-1]
+    return [known[number] for number in order]
+
+
 class SlucbQvi(LeastSquaresAgent):
     """Safe Linear UCB Q/V Iteration. Never plays an action without a certified cost bound under τ."""
 
@@ -154,13 +169,11 @@ class SlucbQvi(LeastSquaresAgent):
                 "condition_on='all' needs a list of states with known safe costs: give Problem its states and "
                 "baseline_cost, or use condition_on='visited'."
             )
-        for state in problem.states:
-            if np.isnan(problem.final_reward_of(state)):
-                known = problem.look_up(state)
-                # pooled steps share one regression, where a fact counts once
-                costs = np.unique(known.baseline_cost, axis=0) if self.config.pooled else known.baseline_cost
-                for step, cost in enumerate(costs):
-                    self.remember(self.stage_of(step), known.actions.phi_0, cost)
+        for known in all_facts(problem):
+            # pooled steps share one regression, where a fact counts once
+            costs = np.unique(known.baseline_cost, axis=0) if self.config.pooled else known.baseline_cost
+            for step, cost in enumerate(costs):
+                self.remember(self.stage_of(step), known.actions.phi_0, cost)
         facts = self.costs.facts
         if not facts.misfit.max() <= MISFIT * max(1.0, np.abs(self.rules.threshold).max()):
             raise AssumptionError(

@@ -21,7 +21,7 @@ import numpy as np
 from tether.agents.agent import arrays_in, check_step, checked_costs, checked_feature
 from tether.agents.outcome_order import CostOutcome
 from tether.agents.rslucb import RslucbQvi
-from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.agents.slucb import SlucbConfig, SlucbQvi, all_facts
 from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
@@ -343,11 +343,9 @@ def gate_of(agent: SlucbQvi) -> Gate:
     """A gate before the first outcome: with the safe costs of all listed states, if they are facts from the start."""
     gate, problem = Gate(terms_of(agent)), agent.problem
     if agent.rules.memory == ALL:
-        for state in problem.states or ():
-            if np.isnan(problem.final_reward_of(state)):
-                known = problem.look_up(state)
-                for step in range(problem.horizon):
-                    gate.remember(step, known.actions.phi_0, known.baseline_cost[step])
+        for known in all_facts(problem):
+            for step in range(problem.horizon):
+                gate.remember(step, known.actions.phi_0, known.baseline_cost[step])
     weigh_alike(gate, agent)
     return gate
 
