@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tether import AssumptionError, InputError, Problem, RslucbQvi, SlucbConfig, SlucbQvi
+from tether.kernels.ridge import observe_value
 from worlds import two_arm_problem
 
 Q = 0.1 * sqrt(2.0 * log(20.0))
@@ -16,6 +17,7 @@ def told(agent, cost=0.3, times=400):
     """An agent that has seen both arms of `two_arm_problem` often, without noise."""
     for x, z in (([1.0, 0.0], 0.1), ([0.0, 1.0], cost)) * times:
         agent.learn_cost(0, np.array(x), np.array([z]))
+        observe_value(agent.values, 0, np.array(x), z, -1, np.zeros((3, 2)))  # what costs more pays more
     return agent
 
 
@@ -36,7 +38,7 @@ def model_bound(agent, x):
 
 def test_a_ray_begins_two_misfits_over_the_safe_cost_and_ends_one_over_the_model():
     """ε = 0.05, τ_s = 0.1: bound(α) = (1 − α)(0.1 + 2ε) + α(U + ε) = τ at the certified length; a_0 shows 0.1."""
-    config = SlucbConfig(condition_on="state", explorer="plain", value_radius=50.0)
+    config = SlucbConfig(condition_on="state", explorer="plain", value_radius=0.0)
     agent = told(SlucbQvi(two_arm_problem(horizon=1, misfit=0.05), config), cost=0.9)
     length, shown = ray(agent)
     upper = model_bound(agent, np.array([0.0, 1.0])) + 0.05
@@ -66,7 +68,7 @@ def test_no_misfit_is_todays_problem():
 
 def test_additive_noise_takes_its_quantile_off_the_threshold():
     """bound + q = τ where the ray is cut; a_0 shows τ_s + q."""
-    config = SlucbConfig(condition_on="state", explorer="plain", value_radius=50.0)
+    config = SlucbConfig(condition_on="state", explorer="plain", value_radius=0.0)
     agent = told(SlucbQvi(two_arm_problem(horizon=1, limit="realised"), config), cost=0.9)
     plain = told(SlucbQvi(two_arm_problem(horizon=1, threshold=0.5 - Q), config), cost=0.9)
     length, shown = ray(agent)
@@ -77,7 +79,7 @@ def test_additive_noise_takes_its_quantile_off_the_threshold():
 
 def test_noise_that_scales_with_the_length_is_charged_at_the_end_of_the_ray():
     """(1 − α)τ_s + α(bound(x) + q) = τ: with w = bound(x) from the same data, α = 0.4/(w − 0.1 + q)."""
-    config = SlucbConfig(condition_on="state", explorer="plain", value_radius=50.0)
+    config = SlucbConfig(condition_on="state", explorer="plain", value_radius=0.0)
     agent = told(SlucbQvi(two_arm_problem(horizon=1, limit="realised", noise_scales=True), config), cost=0.9)
     plain = told(SlucbQvi(two_arm_problem(horizon=1), config), cost=0.9)
     end = 0.1 + 0.4 / ray(plain)[0]  # bound(x), as 0.4 = α(bound(x) − 0.1)
