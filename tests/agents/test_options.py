@@ -87,15 +87,16 @@ def test_noise_that_scales_with_the_length_is_charged_at_the_end_of_the_ray():
 
 
 def test_a_safe_action_whose_noise_passes_the_limit_is_refused_at_the_door():
-    """τ_s + q = 0.3 + 0.245 > 0.5; where a_0 has no noise it is fine. tight_baseline does not help: it would play a_0."""
+    """τ_s + q = 0.3 + 0.245 > 0.5; where a_0 has no noise it is fine. tight_baseline does not help: it would play
+    a_0."""
     for tight in ("error", "baseline"):
-        with pytest.raises(AssumptionError, match="limit='realised'.*noise_scales=True"):
+        with pytest.raises(AssumptionError, match=r"limit='realised'.*noise_scales=True"):
             two_arm_problem(baseline_cost=0.3, limit="realised", tight_baseline=tight).look_up(0)
     two_arm_problem(baseline_cost=0.3, limit="realised", noise_scales=True).look_up(0)
 
 
 def test_mixtures_cannot_limit_what_is_realised():
-    with pytest.raises(InputError, match="an average over its own draw"):
+    with pytest.raises(InputError, match="an average over its draw"):
         RslucbQvi(two_arm_problem(finite=True, limit="realised"), rng=np.random.default_rng(0))
 
 
@@ -111,7 +112,7 @@ def test_safe_costs_that_differ_by_step_cannot_be_pooled():
     arms = {"phi_0": [[1.0, 0.0]], "endpoints": [[[0.0, 1.0]]]}
     agent = SlucbQvi(Problem.from_rays(**arms, **problem), SlucbConfig(pooled=True))
     for ask in (lambda: agent.act(0, 0), lambda: agent.propose(0, 0, agent.problem.look_up(0))):
-        with pytest.raises(AssumptionError, match="does not depend|do not depend on the step"):
+        with pytest.raises(AssumptionError, match="do not depend on the step"):
             ask()
     SlucbQvi(Problem.from_rays(**arms, **problem), SlucbConfig()).act(0, 0)
     rough = Problem.from_rays(**arms, **problem, baseline_cost_error=0.05)

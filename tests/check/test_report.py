@@ -11,7 +11,7 @@ from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Trans
 from tether.check.problem_check import SHARE, SafePlay, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
-from worlds import two_arm_problem, many_actions, simplex_problem, small_world, two_constraints
+from worlds import many_actions, simplex_problem, small_world, two_arm_problem, two_constraints
 
 A2, A5 = "A2: the safe action costs less than τ", "A5: star-convex action sets"
 RADIUS, OUTLOOK = "radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new"
@@ -80,7 +80,8 @@ def test_a_misfit_that_eats_the_gap_fails_and_a_smaller_one_holds():
 
 
 def test_the_report_says_what_the_threshold_limits():
-    """σ = 0.1, η = 0.05: q = 0.2448, which τ − τ_s = 0.4 holds; where noise scales with the length a_0 needs none of it."""
+    """σ = 0.1, η = 0.05: q = 0.2448, which τ − τ_s = 0.4 holds; where noise scales with the length a_0 needs none of
+    it."""
     assert two_arm_problem().check()["limit: on the expected cost"].verdict == "holds"
     for scales in (False, True):
         finding = two_arm_problem(limit="realised", noise_scales=scales).check()[

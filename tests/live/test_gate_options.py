@@ -112,7 +112,8 @@ def test_what_is_cut_for_a_margin_in_guarded_mode_passes_too(name):
 
 @pytest.mark.parametrize("error", [0.0, 0.02])
 def test_the_origin_is_a_safe_action_like_any_other(error):
-    """φ_0 = 0 costs 0 in every linear model; nothing is conditioned on it, and rays from it are certified and checked."""
+    """φ_0 = 0 costs 0 in every linear model; nothing is conditioned on it, and rays from it are certified and
+    checked."""
     problem = Problem.from_rays(
         phi_0=[[0.0, 0.0]], endpoints=[[[0.6, 0.8], [1.0, 0.0]]], baseline_cost=[[0.0]], horizon=1, threshold=0.5,
         noise=0.05, baseline_cost_error=error,

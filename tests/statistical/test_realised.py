@@ -1,9 +1,9 @@
 """A limit on the realised cost (docs/theory.md section 15): measured costs exceed τ in at most a share η of the steps.
 
-On the cost event every step exceeds τ with conditional probability at most η, so the number of exceedances in N steps is
-dominated by a Binomial(N, η). Pooled over a case's runs (N = 60 · 100 = 6,000 steps, seeds 8000..8059) the limit is the
-exact binomial quantile that is passed with chance below 1e-6, `allowed(N, η)`. δ = 1e-9 here, so that the event itself
-never fails. The noise is Gaussian, the heaviest tail that σ allows in the bound's order.
+On the cost event every step exceeds τ with conditional probability at most η, so the number of exceedances in N steps
+is dominated by a Binomial(N, η). Pooled over a case's runs (N = 60 · 100 = 6,000 steps, seeds 8000..8059) the limit is
+the exact binomial quantile that is passed with chance below 1e-6, `allowed(N, η)`. δ = 1e-9 here, so that the event
+itself never fails. The noise is Gaussian.
 """
 
 import numpy as np

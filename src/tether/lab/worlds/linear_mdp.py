@@ -160,7 +160,8 @@ class LinearMDP:
     def play(
         self, step: int, state: int, action: Action, feature: Array, numbers: tuple[Array, float]
     ) -> tuple[float, float | tuple[float, ...], int]:
-        """Reward, observed cost (or costs) and next state of one step, from M or M + 1 normal numbers and a uniform one."""
+        """Reward, observed cost (or costs) and next state of one step, from M or M + 1 normal numbers and a uniform
+        one."""
         normal, uniform = numbers
         theta, gamma, mu = self.true_theta[step], self.true_gamma[step], self.true_mu[step]
         out = np.empty(1 + self.problem.constraints)
