@@ -126,7 +126,7 @@ def check_origin(costs: Array, error: Array, where: object) -> None:
     """A linear cost is 0 at φ = 0: a safe action there must be declared to cost 0, up to e + ε (M,); costs (H, M)."""
     if not (np.abs(costs) <= error).all():  # unknown costs are NaN
         raise AssumptionError(
-            f"Assumption 2 needs a safe action with a known cost, but φ(s, a_0(s)) is zero at {where}: linear costs are "
-            f"0 there, and a_0 is declared to cost {costs.tolist()}. Declare baseline_cost 0 if it is, else append a "
+            f"Assumption 2 needs a safe action with a known cost, but φ(s, a_0(s)) is zero at {where}. Linear costs "
+            f"are 0 there, and a_0 is declared to cost {costs.tolist()}. Declare baseline_cost 0 if so; else append a "
             "constant feature, so that every action has a non-zero one."
         )
