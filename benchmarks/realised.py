@@ -3,8 +3,8 @@
     python benchmarks/realised.py [--rounds 10000] [--seeds 5] [--dimension 5]
 
 The shape of Table 1 of Dragazis and Pacchiano (2026): unit Gaussian θ*, γ* and ten unit Gaussian rays from the origin;
-doing nothing costs 0. The noise of a cost is σ = 1 times the amount played. A limit on the mean is kept in the mean, and
-exceeded by the noise in a fifth of the rounds; a limit on the realised cost leaves room for the noise.
+doing nothing costs 0. The noise of a cost is σ = 1 times the amount played. A limit on the mean is kept in the mean,
+and exceeded by the noise in a fifth of the rounds; a limit on the realised cost leaves room for the noise.
 """
 
 import argparse

@@ -1085,7 +1085,97 @@ LIVE_USE = (
     ),
 )
 
-FAULTS = SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + ROUNDING + AGENTS + LAKES + LEAN_PLANS + MIXTURES + LIVE_USE
+OPTIONS = "tests/agents/test_options.py"
+GATE_OPTIONS = "tests/live/test_gate_options.py"
+
+DECLARED = (
+    Fault(
+        "samples that are off do not enlarge the radius",
+        "radius:bias_radius",
+        becomes("0.0"),
+        f"{RADIUS}::test_samples_that_are_off_enlarge_every_theorems_radius_by_the_root_of_their_squares",
+    ),
+    Fault(
+        "outcomes are not counted as off by the misfit",
+        "agent:LeastSquaresAgent.learn_cost",
+        drop("add_bias(...)"),
+        f"{OPTIONS}::test_the_radius_grows_with_the_root_of_the_number_of_samples",
+    ),
+    Fault(
+        "the misfit of the point itself is forgotten",
+        "bound:fit_cost",
+        swap(
+            "rules.feature_norm * (known_error + 4.0 * size * ULP * length) + rules.misfit[j]",
+            "rules.feature_norm * (known_error + 4.0 * size * ULP * length)",
+        ),
+        f"{OPTIONS}::test_a_ray_begins_two_misfits_over_the_safe_cost_and_ends_one_over_the_model",
+    ),
+    Fault(
+        "a ray with a misfit begins at the safe cost",
+        "bound:ray_start",
+        becomes("scratch.state[COST_0, j]"),
+        f"{OPTIONS}::test_a_ray_begins_two_misfits_over_the_safe_cost_and_ends_one_over_the_model",
+    ),
+    Fault(
+        "the gate forgets that samples are off",
+        "gate:Gate.add",
+        drop("self.bias[stage] += off**2"),
+        f"{GATE_OPTIONS}::test_the_gates_own_radius_counts_the_misfit_of_every_sample",
+    ),
+    Fault(
+        "the gate forgets the misfit of the point",
+        "gate:Gate._measured",
+        drop("free += misfit"),
+        f"{GATE_OPTIONS}::test_a_bound_that_forgets_what_was_declared_is_refused[misfit, unknown]",
+    ),
+    Fault(
+        "the gate forgets the noise of a realised cost",
+        "gate:Gate._noise",
+        swap("total * reach if self.terms.noise_scales else reach", "0.0"),
+        f"{GATE_OPTIONS}::test_genuine_certificates_pass_and_say_what_they_bound[realised]",
+    ),
+    Fault(
+        "a realised limit is kept in the mean only",
+        "problem:Problem.reserve",
+        swap("np.zeros(self.constraints) if self.noise_scales else self.quantile", "np.zeros(self.constraints)"),
+        f"{OPTIONS}::test_additive_noise_takes_its_quantile_off_the_threshold",
+    ),
+    Fault(
+        "noise that scales is not charged at the end of a ray",
+        "bound:known_lengths",
+        swap("scratch.projected[1 + j, first + i] + rules.quantile[j]", "scratch.projected[1 + j, first + i]"),
+        f"{OPTIONS}::test_noise_that_scales_with_the_length_is_charged_at_the_end_of_the_ray",
+    ),
+    Fault(
+        "a safe action whose noise passes the limit is accepted",
+        "problem:check_realised",
+        swap("costs + reserve", "costs"),
+        f"{OPTIONS}::test_a_safe_action_whose_noise_passes_the_limit_is_refused_at_the_door",
+    ),
+    Fault(
+        "the noise of rewards does not enter the value radius",
+        "agent:value_radius",
+        swap("2.0 * problem.reward_noise", "0.0"),
+        f"{RADIUS}::test_noisy_rewards_enlarge_the_remaining_value_radius_by_twice_their_noise",
+    ),
+    Fault(
+        "the grid is rescaled by every feature",
+        "ridge:observe_cost",
+        swap("costs.log_det[stage] == 0.0 and norm2 > 0.0", "norm2 > 0.0"),
+        f"{RADIUS}::test_the_grid_is_in_units_of_the_first_features_squared_norm_and_then_stays",
+    ),
+    Fault(
+        "steps with different safe costs are pooled",
+        "agent:LeastSquaresAgent._check_pooled",
+        becomes("None"),
+        f"{OPTIONS}::test_safe_costs_that_differ_by_step_cannot_be_pooled",
+    ),
+)
+
+FAULTS = (
+    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + ROUNDING + AGENTS + LAKES + LEAN_PLANS + MIXTURES
+    + LIVE_USE
+)  # fmt: skip
 
 if __name__ == "__main__":
     sys.exit(main(FAULTS, __doc__))

@@ -60,9 +60,9 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. A bound on
-    the "realised cost" holds for what is measured, with probability 1 − `exceedance` at each step. `lost` is how many
-    costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`).
+    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. A bound
+    on the "realised cost" holds for what is measured, with probability 1 − `exceedance` at each step. `lost` is how
+    many costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`).
     """
 
     bound: float

@@ -11,7 +11,7 @@ from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Trans
 from tether.check.problem_check import SHARE, SafePlay, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
-from worlds import many_actions, simplex_problem, small_world, two_constraints
+from worlds import many_actions, simplex_problem, small_world, two_arm_problem, two_constraints
 
 A2, A5 = "A2: the safe action costs less than τ", "A5: star-convex action sets"
 RADIUS, OUTLOOK = "radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new"
@@ -66,8 +66,39 @@ def test_a_feature_that_is_too_long_fails_with_its_norm():
 
 
 def test_a_safe_feature_of_zero_fails_and_names_the_state():
-    finding = lazy(lambda s: StarActions([float(s), 0.0], [[0.0, 1.0]]), 0.0).check()["A2: safe features are not zero"]
+    name = "A2: safe features are not zero"
+    finding = lazy(lambda s: StarActions([float(s), 0.0], [[0.0, 1.0]]), 0.1).check()[name]
     assert finding.verdict == "fails" and "for instance 0" in finding.evidence
+    assert lazy(lambda s: StarActions([float(s), 0.0], [[0.0, 1.0]]), 0.0).check()[name].verdict == "holds"
+
+
+def test_a_misfit_that_eats_the_gap_fails_and_a_smaller_one_holds():
+    """τ = 0.5 and τ_s = 0.2: 2ε = 0.32 leaves nothing, 2ε = 0.2 leaves 0.1."""
+    name = "A1: the misfit ε leaves room under τ"
+    assert two_arm_problem(baseline_cost=0.2, misfit=0.16).check()[name].verdict == "fails"
+    assert two_arm_problem(baseline_cost=0.2, misfit=0.1).check()[name].verdict == "holds"
+
+
+def test_the_report_says_what_the_threshold_limits():
+    """σ = 0.1, η = 0.05: q = 0.2448, which τ − τ_s = 0.4 holds; where noise scales with the length a_0 needs none of
+    it."""
+    assert two_arm_problem().check()["limit: on the expected cost"].verdict == "holds"
+    for scales in (False, True):
+        finding = two_arm_problem(limit="realised", noise_scales=scales).check()[
+            "limit: on the realised cost, kept with probability 0.95"
+        ]
+        assert finding.verdict == "holds" and "noise may add 0.2448" in finding.evidence
+
+
+def test_pooled_steps_with_different_safe_costs_fail():
+    name = "pooled: safe costs are the same at every step"
+    for apart, verdict in ((0.1, "fails"), (0.0, "holds")):
+        problem = Problem(
+            actions=lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]),
+            baseline_cost=lambda step, state, apart=apart: 0.1 + apart * step,
+            horizon=2, threshold=0.5, noise=0.1, dimension=2, states=[0, 1],
+        )  # fmt: skip
+        assert problem.check(pooled=True)[name].verdict == verdict
 
 
 def test_a_safe_action_without_a_gap_fails():

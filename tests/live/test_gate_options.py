@@ -1,12 +1,14 @@
 """The gate recomputes bounds with a misfit, with a limit on the realised cost, and from the origin."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from live.places import Plant, live_advisor, world_and_streams
+from live.plant import Plant, live_advisor
 from tether import Problem, SlucbConfig
+from worlds import world_and_streams
 
 SIZES = {"horizon": 2, "states": 2, "dimension": 4}
 OPTIONS = {
@@ -39,7 +41,7 @@ def test_genuine_certificates_pass_and_say_what_they_bound(name):
             assert limit.exceedance == (0.1 if "limit" in options else 0.0)
             assert limit.bound <= limit.threshold
             if not decision.is_baseline:
-                assert limit.gate_bound == pytest.approx(limit.bound, abs=2e-3)
+                assert limit.gate_bound == pytest.approx(limit.bound, abs=2e-2)  # of an older, larger spectrum
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -48,18 +50,18 @@ def test_a_bound_that_forgets_what_was_declared_is_refused(name):
     options = OPTIONS[name]
     advisor, _ = trained(options)
     learner, refused = advisor.replica.learner, 0
-    for state in range(2):
+    for step, state in product(range(2), range(2)):
         known = learner.problem.look_up(state)
-        proposal = learner.propose(0, state, known, 0.0)
+        proposal = learner.propose(step, state, known, 0.0)
         if proposal.is_baseline:
             continue
         check = learner.gate.check
-        assert not check(0, known, proposal.action, proposal.feature, proposal.evidence).why
+        assert not check(step, known, proposal.action, proposal.feature, proposal.evidence).why
         gain = options.get("misfit", 0.0) + (0.01 if "limit" in options else 0.0)
         lower = tuple(replace(shown, bound=shown.bound - gain) for shown in proposal.evidence)
         silent = tuple(replace(shown, misfit=0.0, exceedance=0.0) for shown in proposal.evidence)
-        assert "certificate's bound" in check(0, known, proposal.action, proposal.feature, lower).why
-        assert "the problem's" in check(0, known, proposal.action, proposal.feature, silent).why
+        assert "certificate's bound" in check(step, known, proposal.action, proposal.feature, lower).why
+        assert "the problem's" in check(step, known, proposal.action, proposal.feature, silent).why
         refused += 1
     assert refused
 
@@ -78,6 +80,17 @@ def test_a_gate_that_is_told_of_no_option_has_a_smaller_bound(name):
     gate._solved.clear()
     assert gate.certified(0, known) > share or share == 1.0
     gate.terms, gate.bias[:] = told, bias
+
+
+def test_the_gates_own_radius_counts_the_misfit_of_every_sample():
+    """80 decisions, 40 for each of two steps, off by up to 0.01 each: √(40 · 10⁻⁴) more than the same sums without."""
+    advisor, _ = trained({"misfit": 0.01, "baseline_cost": None})
+    gate = advisor.replica.learner.gate
+    assert gate.bias[:, 0] == pytest.approx(gate.count * 1e-4)
+    with_misfit = gate.prepare(0).radii[0]
+    gate.bias[:] = 0.0
+    gate._solved.clear()
+    assert with_misfit - gate.prepare(0).radii[0] == pytest.approx(np.sqrt(gate.count[0] * 1e-4), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -99,7 +112,8 @@ def test_what_is_cut_for_a_margin_in_guarded_mode_passes_too(name):
 
 @pytest.mark.parametrize("error", [0.0, 0.02])
 def test_the_origin_is_a_safe_action_like_any_other(error):
-    """φ_0 = 0 costs 0 in every linear model; nothing is conditioned on it, and rays from it are certified and checked."""
+    """φ_0 = 0 costs 0 in every linear model; nothing is conditioned on it, and rays from it are certified and
+    checked."""
     problem = Problem.from_rays(
         phi_0=[[0.0, 0.0]], endpoints=[[[0.6, 0.8], [1.0, 0.0]]], baseline_cost=[[0.0]], horizon=1, threshold=0.5,
         noise=0.05, baseline_cost_error=error,

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_facts_coverage import DELTA, ROUNDING, RUNS, allowed_failures
 
 from tether import Monitor, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.lab.worlds.linear_mdp import Streams
-from test_facts_coverage import DELTA, ROUNDING, RUNS, allowed_failures
 from worlds import uneven_world
 
 EPISODES = 30

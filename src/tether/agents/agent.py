@@ -137,9 +137,10 @@ class LeastSquaresConfig:
 
 
 def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> Array:
-    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ, a number as it is, or Theorem 1's second term with the caller's c_β.
+    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ, a number as it is, or Theorem 1's second term.
 
-    "mixture" follows the data (`kernels.radius.value_radius_at`), so that what is returned for it is not used.
+    Its c_β is the caller's. "mixture" follows the data (`kernels.radius.value_radius_at`), so that what is returned for
+    it is not used.
     """
     horizon, wanted = problem.horizon, config.value_radius
     if wanted == "mixture" and horizon > 1:
@@ -361,7 +362,8 @@ class LeastSquaresAgent:
         if (spread > SAME_COST * np.maximum(1.0, np.abs(self.problem.threshold))).any():
             raise AssumptionError(
                 f"pooled=True says that costs do not depend on the step, but the declared safe cost of state "
-                f"{known.key!r} does: {known.baseline_cost.tolist()} by step. Use pooled=False, or correct baseline_cost."
+                f"{known.key!r} does: {known.baseline_cost.tolist()} by step. Use pooled=False, or correct "
+                "baseline_cost."
             )
 
     def adjusted(self, known: KnownState) -> KnownState:

@@ -33,8 +33,8 @@ class RslucbQvi(SlucbQvi):
             )
         if problem.limit == "realised":
             raise InputError(
-                "limit='realised' bounds the cost of what is played, but RSLUCB-QVI bounds an average over its own draw: "
-                "a mixture under τ may hold single actions far over it. Use SLUCB-QVI, or limit='expected'."
+                "limit='realised' bounds the cost of what is played, but RSLUCB-QVI bounds an average over its draw, "
+                "and a mixture under τ may hold single actions far over it. Use SLUCB-QVI, or limit='expected'."
             )
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng must be a numpy Generator, e.g. np.random.default_rng(7), but is {rng!r}.")

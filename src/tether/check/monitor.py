@@ -4,8 +4,8 @@ The model is "z = ⟨γ*, x⟩ + ε, ‖γ*‖ <= B, ε conditionally σ-sub-Gau
 is known before ε is seen, Π exp((⟨a, x⟩ + bq)ε − ½(⟨a, x⟩ + bq)²) is a supermartingale (costs in units of σ). Mixing
 over a ~ N(0, I/ℓ) and b ~ N(0, 1/ρ) keeps that. ε is not seen, but ε(γ) = z − ⟨γ, x⟩ is, for each γ: the *least* value
 over all γ in the ball never exceeds the value at γ*, so by Ville's inequality it reaches 1/δ with probability at most
-δ, at whatever time one looks. docs/check.md has the algebra. Where costs were declared to be linear up to a misfit, each
-test's length loses √(Σε²) first (docs/theory.md section 12): the tests then look for more than was declared.
+δ, at whatever time one looks. docs/check.md has the algebra. Where costs were declared to be linear up to a misfit,
+each test's length loses √(Σε²) first (docs/theory.md section 12): the tests then look for more than was declared.
 """
 
 from base64 import b64decode, b64encode

@@ -166,11 +166,11 @@ def safe_features(problem: Problem, seen: Survey) -> Finding:
     """Where φ(s, a_0(s)) is 0, a linear cost is 0, and must be declared so."""
     sizes = np.linalg.norm(seen.phi_0, axis=1)
     error = np.add(problem.baseline_cost_error, problem.misfit)
-    wrong = (np.abs(seen.costs) > error).any(axis=(1, 2)) & ~(sizes > 0.0)
+    wrong = ~(np.abs(seen.costs) <= error).all(axis=(1, 2)) & ~(sizes > 0.0)
     zero = [seen.states[i] for i in np.flatnonzero(wrong)]
     evidence = f"the smallest norm is {sizes.min():.4g}, in {seen.where}"
     if zero:
-        evidence = f"zero, at a cost that is not, in {len(zero)} of {seen.where}, for instance {zero[0]!r}"
+        evidence = f"zero in {len(zero)} of {seen.where}, for instance {zero[0]!r}, without a declared cost of 0"
     way_out = "append a constant feature, so that every action has a non-zero one"
     return judged("A2: safe features are not zero", not zero, evidence, way_out)
 

@@ -246,7 +246,8 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: as in
+            Problem.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.

@@ -181,8 +181,8 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: δ, B, ε, what τ
-            limits, and others, as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: δ, B,
+            ε, what τ limits, and others, as in Problem.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.

@@ -17,8 +17,8 @@ LOG_DET_EVERY = 4096
 while a factorisation of A loses as many as its condition number has."""
 
 GRID = np.array([0.1, 1.0, 10.0, 100.0, 1000.0])
-"""Ridges λ_j of the mixtures behind `grid_radius`, in units of the squared norm of the first feature that is not 0. That
-is known before its noise is, so that they are fixed before all noise, as they must be: each spends its share of δ."""
+"""Ridges λ_j of the mixtures behind `grid_radius`, in units of the squared norm of the first feature that is not 0.
+That is known before its noise is, so that they are fixed before all noise, as they must be. Each has its part of δ."""
 
 ULP = 2.0**-52
 

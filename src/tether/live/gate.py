@@ -283,13 +283,14 @@ class Model(NamedTuple):
 
 
 class StageSums(NamedTuple):
-    """What one stage has seen: A (d, d), Σzφ (M, d), Σb² (M,) where sample i may be off by b_i, and how many there were."""
+    """What one stage has seen: A (d, d), Σzφ (M, d), Σb² (M,) where sample i may be off by b_i, and how many there
+    were."""
 
     gram: Array
     moment: Array
     bias: Array
     scale: float  # ‖φ‖² of the first feature that is not 0
-    outcomes: int
+    number: int
 
 
 def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage: int) -> Model | None:

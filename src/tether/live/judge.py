@@ -153,8 +153,8 @@ def with_margin(
     """A proposal that leaves `share` of the gap unused: a ray cut shorter, a mixture with more of a_0, else the reason.
 
     bound((1−α)f + αx) is affine in α where τ_s is known (docs/theory.md section 2), so the cut has a closed form. Where
-    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound. With a misfit ε the
-    chord of a ray begins at τ_s + e + 2ε (section 12); a mixture plays a_0 itself.
+    it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound. With a misfit ε
+    the chord of a ray begins at τ_s + e + 2ε (section 12); a mixture plays a_0 itself.
     """
     stray = 0.0 if proposal.mixture is not None else 2.0
     beyond = np.array(problem.baseline_cost_error) + stray * np.array(problem.misfit) + problem.reserve

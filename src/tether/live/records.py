@@ -179,11 +179,11 @@ STRICT = ConfigDict(strict=True, extra="forbid", ser_json_inf_nan="constants")
 class Limit:
     """The evidence for one constraint: cost <= bound <= threshold, with this radius; `margin` is threshold − bound.
 
-    `bounds` says what is bounded ("cost", "expected cost" or "realised cost"), `gate_bound` is what the independent gate computed
-    (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts` is how many
-    remembered safe costs the bound rests on, beside that of the state itself; `misfit` the ε by which costs were
-    declared to differ from linear ones; `lost` how many costs were never measured, `lost_as` what they count as. A
-    bound on the "realised cost" holds with probability 1 − `exceedance`.
+    `bounds` says what is bounded ("cost", "expected cost" or "realised cost"), `gate_bound` is what the independent
+    gate computed (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts`
+    is how many remembered safe costs the bound rests on, beside that of the state itself; `misfit` the ε by which
+    costs were declared to differ from linear ones; `lost` how many costs were never measured, `lost_as` what they count
+    as. A bound on the "realised cost" holds with probability 1 − `exceedance`.
     """
 
     __pydantic_config__ = STRICT

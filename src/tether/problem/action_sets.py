@@ -130,8 +130,9 @@ def check_norms(features: Array, limit: float, where: object) -> None:
 
 def check_origin(costs: Array, error: Array, where: object) -> None:
     """A linear cost is 0 at φ = 0: a safe action there must be declared to cost 0, up to e + ε (M,); costs (H, M)."""
-    if (np.abs(costs) > error).any():  # unknown costs are NaN
+    if not (np.abs(costs) <= error).all():  # unknown costs are NaN
         raise AssumptionError(
-            f"Assumption 1 makes the cost of φ = 0 equal to 0, but φ(s, a_0(s)) is zero at {where}, where a_0 is "
-            f"declared to cost {costs.tolist()}. Append a constant feature, so that every action has a non-zero one."
+            f"Assumption 2 needs a safe action with a known cost, but φ(s, a_0(s)) is zero at {where}. Linear costs "
+            f"are 0 there, and a_0 is declared to cost {costs.tolist()}. Declare baseline_cost 0 if so; else append a "
+            "constant feature, so that every action has a non-zero one."
         )

@@ -64,7 +64,8 @@ class Problem:
         misfit: ε, how far an expected cost may be from linear, |c(s, a) − ⟨γ*, φ(s, a)⟩| <= ε, one per constraint; 0
             means exactly linear, as in the paper. Safe costs are then facts up to e + ε, and nothing but a_0 can be
             certified where τ − τ_h(s) <= 2ε.
-        reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration only.
+        reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration
+            only.
         limit: what τ limits at each step. "expected": the mean cost of the action. "realised": the cost that is then
             measured, with probability at least 1 − `exceedance`; a_0 must keep to that, too.
         exceedance: η of limit="realised".

@@ -1,8 +1,8 @@
 """The circulant bandit: d rays from the origin, rewards and costs as noisy as they are large. One state, H = 1.
 
-An instance of Pacchiano's experiments on safe linear bandits, from its description: θ* = (0, 1, …, d−1)/n and γ* the same
-backwards, with n the norm; ray k ends at v_k(i) = ((k − i) mod d)/n. Doing nothing (the origin) is safe and costs 0.
-For d = 5 and τ = ½ the two best rays are worth 25/30 and cost exactly τ; the next ones, cut at τ, are worth ½.
+An instance of Pacchiano's experiments on safe linear bandits, from its description: θ* = (0, 1, …, d−1)/n and γ* the
+same backwards, with n the norm; ray k ends at v_k(i) = ((k − i) mod d)/n. Doing nothing (the origin) is safe and costs
+0. For d = 5 and τ = ½ the two best rays are worth 25/30 and cost exactly τ; the next ones, cut at τ, are worth ½.
 """
 
 import numpy as np

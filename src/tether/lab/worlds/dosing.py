@@ -65,8 +65,8 @@ def dosing(
     no drug governs takes its natural course, which the stage decides. `spread` varies every toxicity and each drug's
     power per draw. The numbers are chosen, not measured: τ = 0.3 is in the range of the target toxicity levels of
     dose-finding trials; a poor metaboliser suffers about twice what a rapid one does from drug A; and the standard
-    dose is safe for everybody, the full dose of A for hardly anybody. Quality of life is what a patient reports, which is
-    good to about a tenth of the scale (`reward_noise`).
+    dose is safe for everybody, the full dose of A for hardly anybody. Quality of life is what a patient reports, which
+    is good to about a tenth of the scale (`reward_noise`).
     """
     model = _model(rng, visits, spread)
     initial = np.tile(np.array([0.0, 0.2, 0.4, 0.4]), len(TYPES)) * np.repeat([0.25, 0.5, 0.25], len(STAGES))

@@ -74,8 +74,8 @@ def heating(
     Energy follows from the heat balance: a house that is ΔT K cooler loses LOSS × ΔT kW less, whatever it is
     outside. φ = (shares of 3 courses for each outside band, set-back of each lever, the same while at home, coolness,
     coolness at home): d = 17. `spread` varies per house what people feel of each lever and what each lever saves.
-    A meter shows what other appliances use, too: what was saved in a step is known to a twentieth of the most that could
-    be (`reward_noise`).
+    A meter shows what other appliances use, too: what was saved in a step is known to a twentieth of the most that
+    could be (`reward_noise`).
     """
     if not 0.0 <= spread <= 0.25:
         raise InputError(f"spread must lie in [0, 0.25], which the declared norm covers, but is {spread}.")

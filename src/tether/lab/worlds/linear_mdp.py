@@ -50,7 +50,7 @@ class LinearMDP:
         problem: what the learner is told; its states are 0..S-1.
         true_theta: θ*_h, (H, d).
         true_gamma: γ*_h, one per constraint, (H, M, d).
-        true_mu: μ*_h, (H, d, S).
+        true_mu: μ*_h, (H, d, S); 0 in a bandit (H = 1), where nothing follows.
         initial: distribution of the first state, (S,).
         rewards: what actions pay where that is *not* linear in φ, (S, N): a deliberate misspecification.
         arrival_cost: observed costs as a function of the next state, (M, S), in place of c + Gaussian noise; their
@@ -88,7 +88,8 @@ class LinearMDP:
                 f"{sorted((('star' if star else 'finite'), shape[0]) for star, shape in shapes_of_sets)}."
             )
         _check_probabilities(self.initial, "initial")
-        for step in range(p.horizon if p.horizon > 1 else 0):  # nothing follows on the step of a bandit
+        is_bandit = p.horizon == 1 and not self.true_mu.any()  # nothing follows, and no law was given
+        for step in range(0 if is_bandit else p.horizon):
             mu = self.true_mu[step]
             _check_probabilities(self.phi_0 @ mu, f"the transition law of the safe actions at step {step}")
             _check_probabilities(self.endpoints @ mu, f"the transition law at step {step}")
@@ -159,7 +160,8 @@ class LinearMDP:
     def play(
         self, step: int, state: int, action: Action, feature: Array, numbers: tuple[Array, float]
     ) -> tuple[float, float | tuple[float, ...], int]:
-        """Reward, observed cost (or costs) and next state of one step, from M or M + 1 normal numbers and a uniform one."""
+        """Reward, observed cost (or costs) and next state of one step, from M or M + 1 normal numbers and a uniform
+        one."""
         normal, uniform = numbers
         theta, gamma, mu = self.true_theta[step], self.true_gamma[step], self.true_mu[step]
         out = np.empty(1 + self.problem.constraints)

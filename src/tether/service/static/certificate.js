@@ -69,6 +69,16 @@ function warnings(certificate) {
     found.push(make("p", { class: "banner info" }, make("b", {}, "Expected cost. "),
       "The action was drawn from a mixture. The bound holds on average over that draw; a single action may cost more than τ."));
   }
+  const realised = limits.find((limit) => limit.bounds === "realised cost");
+  if (realised) {
+    found.push(make("p", { class: "banner info" }, make("b", {}, "Realised cost. "),
+      `The bound holds for the cost that is measured, noise included, at least ${number(100 * (1 - realised.exceedance), 4)} times in 100.`));
+  }
+  const loose = limits.find((limit) => limit.misfit > 0);
+  if (loose) {
+    found.push(make("p", { class: "banner info" }, make("b", {}, "Misfit. "),
+      `Costs were declared to be linear in the features up to ε = ${number(loose.misfit, 4)}; the bound allows for it.`));
+  }
   return found;
 }
 
@@ -158,9 +168,9 @@ function drawnFrom(mixture) {
 
 /** The bounds of one certificate: warnings, then a row per constraint. */
 function boundPart(certificate, title, status) {
-  const limits = certificate.limits ?? [], expected = limits.some((limit) => limit.bounds === "expected cost");
+  const limits = certificate.limits ?? [], what = limits[0]?.bounds ?? "cost";
   const names = limits.map((_, i) => status.constraints?.[i]?.name ?? (limits.length > 1 ? `Constraint ${i + 1}` : "Cost"));
-  return [make("h3", {}, `${title}: ${expected ? "bound on the expected cost" : "bound on the cost"}`), ...warnings(certificate),
+  return [make("h3", {}, `${title}: bound on the ${what}`), ...warnings(certificate),
     ...(limits.length ? [limitTable(limits, names, status.units?.cost), ...gatePart(certificate, limits),
       make("p", { class: "note quiet" }, certificate.is_baseline ? KEY : `${KEY} ${SURE}`)]
       : [make("p", { class: "quiet" }, "No bound is stored.")])];

@@ -91,7 +91,7 @@ export class Decisions {
       make("th", { scope: "row" }, make("button", { type: "button", class: "open", "aria-label": label, "aria-haspopup": "dialog" }, count(row.seq)),
         make("small", {}, clock(row.time))),
       make("td", { class: "wide-only state" }, brief(row.state, 42)),
-      make("td", {}, what, row.bounds === "expected cost" ? make("small", {}, "expected cost") : null),
+      make("td", {}, what, row.bounds !== "cost" ? make("small", {}, row.bounds) : null),
       make("td", { class: "mid-only why", title: why }, why),
       make("td", { class: "number mid-only" }, fixed(row.bound, places), of("of the proposal")),
       make("td", { class: "number" }, make("b", {}, margin(row.margin, row.threshold)), of("of the proposal"),
