@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tether import AssumptionError, InputError, Problem, RslucbQvi, SlucbConfig, SlucbQvi
+from tether.agents.outcome_order import CostOutcome
 from tether.kernels.ridge import observe_value
 from worlds import two_arm_problem
 
@@ -16,7 +17,7 @@ Q = 0.1 * sqrt(2.0 * log(20.0))
 def told(agent, cost=0.3, times=400):
     """An agent that has seen both arms of `two_arm_problem` often, without noise."""
     for x, z in (([1.0, 0.0], 0.1), ([0.0, 1.0], cost)) * times:
-        agent.learn_cost(0, np.array(x), np.array([z]))
+        agent.learn_cost(CostOutcome(0, np.array(x), np.array([z])))
         observe_value(agent.values, 0, np.array(x), z, -1, np.zeros((3, 2)))  # what costs more pays more
     return agent
 

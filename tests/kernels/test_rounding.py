@@ -72,7 +72,7 @@ def assert_sound(agent, gamma, counts, states, stage=0):
     assert np.isfinite(agent.current.radius).all()
     threshold, played = Fraction(agent.problem.threshold[0]), 0
     for state in states:
-        for decision in (agent.act(stage, state), agent.propose(stage, state)):
+        for decision in (agent.peek(stage, state), agent.propose(stage, state)):
             assert decision.reason not in ("alarm", "bad-numbers")
             cost = product(gamma, decision.feature)
             if not decision.is_baseline:

@@ -76,7 +76,7 @@ def check_same(tables, lean):
     chosen = 0
     for step in range(tables.problem.horizon):
         for state in range(4):
-            one, two = tables.act(step, state), lean.act(step, state)
+            one, two = tables.peek(step, state), lean.peek(step, state)
             assert one.reason == two.reason
             assert getattr(one.action, "ray", one.action) == getattr(two.action, "ray", two.action)
             np.testing.assert_allclose(two.feature, one.feature, rtol=1e-8)
@@ -279,7 +279,7 @@ def test_alarms_are_found_in_the_same_places():
     assert later
     assert set(agents[1].alarms) == later  # nothing leads to step 0, so a lean plan has no states there
     for step, state in agents[0].alarms:
-        decision = agents[1].act(step, state)
+        decision = agents[1].peek(step, state)
         assert decision.is_baseline
         assert decision.reason == "alarm"
 

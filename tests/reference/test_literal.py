@@ -32,7 +32,7 @@ def compare(world, config, recipe, episodes, *, seed=0, drop_every=0):
         literal.plan()
         for step in range(world.problem.horizon):
             for s in range(world.state_count):
-                check_choice(agent.act(step, s), literal.choices[step, s], seen)
+                check_choice(agent.peek(step, s), literal.choices[step, s], seen)
             transition = world.step(agent.act(step, state), streams)
             if drop_every and agent.data_version % drop_every == 0:
                 transition = replace(transition, cost=None)

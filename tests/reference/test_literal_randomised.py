@@ -36,7 +36,7 @@ def compare(world, config, recipe, episodes, seed=0):
             literal.plan()
         for step in range(world.problem.horizon):
             for s in range(world.state_count):
-                decision = agent.act(step, s)
+                decision = agent.peek(step, s)
                 check_mixture(world, decision, literal.mixtures[step, s], seen)
                 value = agent.current.values[step, agent.slot_of(s)]
                 assert value == pytest.approx(literal.values[step, s], rel=VALUE, abs=VALUE)
@@ -133,7 +133,7 @@ def test_a_state_that_no_plan_covers_gets_the_mixture_it_would_have_in_a_plan(ex
         agent.plan()
     for step in range(3):
         for state in (0, 2, 3):
-            planned, alone = (agent.act(step, state) for agent in agents)
+            planned, alone = (agent.peek(step, state) for agent in agents)
             np.testing.assert_allclose(planned.mixture.probabilities, alone.mixture.probabilities, atol=1e-9)
             assert planned.score == pytest.approx(alone.score, rel=1e-9)
             assert planned.cost_bound == pytest.approx(alone.cost_bound, abs=1e-9)

@@ -197,7 +197,7 @@ def test_after_a_compiled_run_a_decision_names_the_data_it_rests_on(replan):
     fast, slow = (SlucbQvi(world.problem, SlucbConfig(replan=replan)) for _ in range(2))
     simulate(world, fast, 25, Streams.from_seed(9))
     simulate_stepwise(world, slow, 25, Streams.from_seed(9))
-    assert fast.act(1, 2).data_version == slow.act(1, 2).data_version
+    assert fast.peek(1, 2).data_version == slow.peek(1, 2).data_version
 
 
 def test_a_compiled_run_refuses_an_agent_that_numbers_the_states_otherwise():

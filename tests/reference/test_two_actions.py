@@ -58,8 +58,8 @@ def test_the_probability_of_the_other_action_is_the_certified_length_of_its_ray(
             agent.plan()
         for step in range(3):
             for s in range(5):
-                length = walker.act(step, s)
-                mixed, on_star = (agent.act(step, s) for agent in drawers)
+                length = walker.peek(step, s)
+                mixed, on_star = (agent.peek(step, s) for agent in drawers)
                 left = 1.0 - mixed.mixture.baseline
                 assert left == pytest.approx(1.0 - on_star.mixture.baseline, abs=1e-12)
                 np.testing.assert_allclose(mixed.mean_feature, on_star.mean_feature, atol=1e-12)

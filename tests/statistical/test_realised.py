@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from tether import Problem, SlucbConfig, SlucbQvi
+from tether.agents.outcome_order import CostOutcome
 
 RUNS, ROUNDS, FALSE_ALARM = 60, 100, 1e-6
 TAU, NOISE, OLD = 0.5, 0.05, 3000
@@ -37,7 +38,7 @@ def run(seed, eta, scales, told, finite=False, known=True):
         problem = Problem.from_rays(phi_0=phi_0, endpoints=ends[None], baseline_cost=costs, **shape)
     agent, counts = SlucbQvi(problem, SlucbConfig()), np.zeros(3, dtype=int)
     for x in np.repeat(np.eye(3), OLD, axis=0):  # old data, so that the constraint binds within a few rounds
-        agent.learn_cost(0, x, np.array([gamma @ x + NOISE * rng.normal()]))
+        agent.learn_cost(CostOutcome(0, x, np.array([gamma @ x + NOISE * rng.normal()])))
     for _ in range(ROUNDS):
         agent.plan()
         decision = agent.act(0, 0)

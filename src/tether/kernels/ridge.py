@@ -17,8 +17,11 @@ LOG_DET_EVERY = 4096
 while a factorisation of A loses as many as its condition number has."""
 
 GRID = np.array([0.1, 1.0, 10.0, 100.0, 1000.0])
-"""Ridges λ_j of the mixtures behind `grid_radius`, in units of the squared norm of the first feature that is not 0.
+"""Ridges λ_j of the mixtures behind `grid_radius`, in units of the squared norm of the first feature (1 if that is 0).
 That is known before its noise is, so that they are fixed before all noise, as they must be. Each has its part of δ."""
+
+SMALLEST_UNIT = 1e-200
+"""The grid's unit is at least this: eigenvalues divided by it stay finite."""
 
 ULP = 2.0**-52
 
@@ -467,9 +470,9 @@ def observe_cost(costs: Costs, stage: int, feature: Vector, cost: Vector, work: 
     scale = 1.0
     for k in range(size):
         scale += direction[k] * direction[k]
-    if costs.log_det[stage] == 0.0 and norm2 > 0.0:  # the first feature that is not 0
+    if costs.updates[stage] == 0 and norm2 > 0.0:
         for j in range(costs.grid.shape[1]):
-            costs.grid[stage, j] *= norm2
+            costs.grid[stage, j] *= max(norm2, SMALLEST_UNIT)
     costs.log_det[stage] += np.log(scale)
     costs.updates[stage] += 1
     conditioned = facts.count[stage] > 0

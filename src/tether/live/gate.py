@@ -19,7 +19,7 @@ from tether.records import Action, Array, CostBound, Mixture, StarAction
 ULP = 2.0**-52
 
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Ridges of the mixtures behind the theorem's radius, in units of the squared norm of the first feature that is not 0
+"""Ridges of the mixtures behind the theorem's radius, in units of the squared norm of the first feature (1 if that is 0)
 (docs/guarantee.md)."""
 
 AMPLIFIED = 1e4
@@ -289,7 +289,7 @@ class StageSums(NamedTuple):
     gram: Array
     moment: Array
     bias: Array
-    scale: float  # ‖φ‖² of the first feature that is not 0
+    scale: float  # ‖φ‖² of the first feature (1 if that is 0)
     number: int
 
 
@@ -731,7 +731,7 @@ class Gate:
         self.gram_rest = np.zeros_like(self.gram)  # what rounding dropped from each sum (Kahan)
         self.moment_rest = np.zeros_like(self.moment)
         self.bias = np.zeros((terms.stages, constraints))  # Σ b², where sample i may be off by b_i
-        self.scale = np.ones(terms.stages)  # ‖φ‖² of the first feature that is not 0
+        self.scale = np.ones(terms.stages)  # ‖φ‖² of the first feature (1 if that is 0)
         self.count = np.zeros(terms.stages, dtype=np.int64)
         self.lost = np.zeros(terms.stages, dtype=np.int64)  # costs that were never measured
         self.facts: ExactFacts | WeighedFacts
@@ -764,8 +764,8 @@ class Gate:
                 return
             cost, off = self.terms.cost_range.mean(axis=1), off + np.ptp(self.terms.cost_range, axis=1) / 2.0
         norm2 = float(feature @ feature)
-        if norm2 > 0.0 and np.array_equal(self.gram[stage], self.terms.ridge * np.eye(self.terms.dimension)):
-            self.scale[stage] = norm2
+        if self.count[stage] == 0 and norm2 > 0.0:
+            self.scale[stage] = max(norm2, 1e-200)
         add_to(self.gram[stage], self.gram_rest[stage], np.outer(feature, feature))
         add_to(self.moment[stage], self.moment_rest[stage], np.outer(cost, feature))
         self.bias[stage] += off**2
