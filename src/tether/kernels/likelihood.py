@@ -31,7 +31,13 @@ CLOSE_ENOUGH = 2e-3
 """The search ends once a step improves the bound by less than this part of it, twice in a row."""
 
 STIFF = 1e7
-"""Weight of a fact's squared miss in Newton's function; a bound is not touched by it."""
+"""Weight of the squared miss of an exact fact in Newton's method; a bound is not touched by it."""
+
+EXACT = 1e-9
+"""Facts known up to less than half of this are exact for Newton's method; a bound counts what they are."""
+
+INTERIOR = 0.9
+"""Part of the way to the boundary that a step may go."""
 
 SAME_FEATURE = 1e-24
 """Squared distance, in units of the squared feature norm, below which two features are one."""
@@ -71,7 +77,7 @@ class Trials:
 
 @record
 class Dual:
-    """Scratch: the rows of one cell, Newton's function at a point, and the best bound so far."""
+    """Scratch: the rows of one cell, where Newton's method stands, and the best bound so far."""
 
     rows: Matrix  # φ̄_i (R, d)
     low: Vector  # p_i lies in [low_i, high_i] (R,)
@@ -80,15 +86,17 @@ class Dual:
     misses: Vector  # n0_i (R,)
     blur: Vector  # what rounding may have done to φ̄_i, in norm (R,)
     count: Integers  # rows in use; of these, facts (2,)
-    p: Vector  # ⟨γ, φ̄_i⟩ (R,)
-    slope: Vector  # derivative of Newton's function by p_i (R,)
-    curvature: Vector  # the second one (R,)
+    below: Vector  # p_i − low_i, kept positive (R,)
+    above: Vector  # high_i − p_i, kept positive (R,)
+    push: Vector  # multiplier of p_i >= low_i (R,)
+    pull: Vector  # multiplier of p_i <= high_i (R,)
+    slope: Vector  # what the step takes y_i to be where it stands (R,)
+    curvature: Vector  # and by how much it changes with p_i (R,)
     y: Vector  # multipliers (R,)
     best: Vector  # y of the best bound (R,)
     price: Vector  # m of the best bound (1,)
     point: Vector  # γ (d,)
     step: Vector  # (d,)
-    trial: Vector  # (d,)
     residual: Vector  # (d,)
     gradient: Vector  # ∇ℓ (d,)
     hessian: Matrix  # (d, d)
@@ -117,13 +125,12 @@ def new_trials(cells: int, dimension: int, feature_norm: float, gamma_norm: floa
 def new_dual(dimension: int) -> Dual:
     """Room for all rows of a cell, and for the fact of the state one stands in."""
     rows = 2 * ATOMS + 2 * dimension + 1
-    vectors = {name: np.zeros(rows) for name in ("low", "high", "hits", "misses", "blur", "p", "slope", "curvature")}
-    points = {name: np.zeros(dimension) for name in ("point", "step", "trial", "residual", "gradient")}
+    vectors = {name: np.zeros(rows) for name in ("low", "high", "hits", "misses", "blur", "slope", "curvature")}
+    vectors |= {name: np.zeros(rows) for name in ("below", "above", "push", "pull", "y", "best")}
+    points = {name: np.zeros(dimension) for name in ("point", "step", "residual", "gradient")}
     return Dual(
         rows=np.zeros((rows, dimension)),
         count=np.zeros(2, dtype=np.int64),
-        y=np.zeros(rows),
-        best=np.zeros(rows),
         price=np.zeros(1),
         hessian=np.zeros((dimension, dimension)),
         **vectors,
@@ -304,60 +311,28 @@ def load_fact(trials: Trials, dual: Dual, phi_0: Vector, cost: float, error: flo
     dual.count[1] += 1
 
 
-# Newton's function: −⟨γ, x⟩ − m ℓ(γ) − barriers for p in [0, 1] + STIFF/2 · (how far facts are missed)²
+# Newton's method: a point γ with p = Φγ, the room on both sides of each p, and the multipliers push and pull, such that
+# (p − low) push = m n1 + barrier, (high − p) pull = m n0 + barrier and Σ (pull − push) φ̄ = x
 
 
 @kernel
-def extended_log(p: float, knee: float) -> float:
-    """log p, continued below `knee` by its parabola there: concave, and finite everywhere."""
-    if p >= knee:
-        return np.log(p)
-    u = p / knee - 1.0
-    return np.log(knee) + u - 0.5 * u * u
-
-
-@kernel
-def log_slope(p: float, knee: float) -> float:
-    """The derivative of `extended_log`."""
-    return 1.0 / p if p >= knee else (2.0 - p / knee) / knee
-
-
-@kernel
-def log_curvature(p: float, knee: float) -> float:
-    """Minus the second derivative of `extended_log`."""
-    return 1.0 / (p * p) if p >= knee else 1.0 / (knee * knee)
-
-
-@kernel
-def missed_by(p: float, low: float, high: float) -> float:
-    """How far p lies outside [low, high], with its sign."""
-    return p - high if p > high else (p - low if p < low else 0.0)
-
-
-@kernel
-def value_at(dual: Dual, x: Vector, point: Vector, price: float, barrier: float, knee: float) -> float:
-    """Newton's function at a point."""
-    atoms = dual.count[0] - dual.count[1]
-    total = -dot(point, x)
+def start_newton(dual: Dual, price: float, barrier: float, least_room: float) -> None:
+    """Room and multipliers at `point`; room is at least `least_room`, wherever the point lies."""
     for i in range(dual.count[0]):
-        p = dot(dual.rows[i], point)
-        if i < atoms:
-            total -= (price * dual.hits[i] + barrier) * extended_log(p, knee)
-            total -= (price * dual.misses[i] + barrier) * extended_log(1.0 - p, knee)
-        else:
-            miss = missed_by(p, dual.low[i], dual.high[i])
-            total += 0.5 * STIFF * miss * miss
-    return total
+        p = dot(dual.rows[i], dual.point)
+        dual.below[i] = max(p - dual.low[i], least_room)
+        dual.above[i] = max(dual.high[i] - p, least_room)
+        dual.push[i] = (price * dual.hits[i] + barrier) / dual.below[i]
+        dual.pull[i] = (price * dual.misses[i] + barrier) / dual.above[i]
 
 
 @kernel
-def newton_step(dual: Dual, x: Vector, price: float, barrier: float, knee: float) -> float:
-    """Newton's step from `point` into `step`, and the multipliers y = slope + curvature · ⟨φ̄, step⟩; returns the decrement.
+def newton_step(dual: Dual, x: Vector, price: float, barrier: float) -> None:
+    """Newton's step from `point` into `step`, and the multipliers y = slope + curvature · ⟨φ̄, step⟩ that it leads to.
 
     The step solves Σ curvature φ̄φ̄ᵀ · step = x − Σ slope φ̄, so that x = Σ y φ̄ but for rounding: y is dual-feasible.
     """
     size, rows = x.shape[0], dual.count[0]
-    atoms = rows - dual.count[1]
     for k in range(size):
         dual.residual[k] = x[k]
         dual.gradient[k] = 0.0
@@ -365,52 +340,69 @@ def newton_step(dual: Dual, x: Vector, price: float, barrier: float, knee: float
             dual.hessian[k, i] = 0.0
     for i in range(rows):
         p = dot(dual.rows[i], dual.point)
-        dual.p[i] = p
-        if i < atoms:
-            hits, misses = price * dual.hits[i] + barrier, price * dual.misses[i] + barrier
-            up, down = log_slope(p, knee), log_slope(1.0 - p, knee)
-            dual.slope[i] = misses * down - hits * up
-            dual.curvature[i] = hits * log_curvature(p, knee) + misses * log_curvature(1.0 - p, knee)
-            pull = dual.hits[i] * up - dual.misses[i] * down
+        if dual.high[i] - dual.low[i] > EXACT:
+            below, above = dual.below[i], dual.above[i]
+            stiff_below, stiff_above = dual.push[i] / below, dual.pull[i] / above
+            push = (price * dual.hits[i] + barrier) / below - stiff_below * (p - dual.low[i] - below)
+            pull = (price * dual.misses[i] + barrier) / above - stiff_above * (dual.high[i] - p - above)
+            dual.slope[i] = pull - push
+            dual.curvature[i] = stiff_below + stiff_above
+            gained = dual.hits[i] / below - dual.misses[i] / above
         else:
-            miss = missed_by(p, dual.low[i], dual.high[i])
-            dual.slope[i] = STIFF * miss
-            dual.curvature[i] = STIFF if dual.low[i] == dual.high[i] or miss != 0.0 else 0.0
-            pull = 0.0
-        weight = dual.curvature[i]
+            dual.slope[i] = STIFF * (p - 0.5 * (dual.low[i] + dual.high[i]))
+            dual.curvature[i] = STIFF
+            gained = 0.0
         for k in range(size):
             along = dual.rows[i, k]
             dual.residual[k] -= dual.slope[i] * along
-            dual.gradient[k] += pull * along
-            along *= weight
+            dual.gradient[k] += gained * along
+            along *= dual.curvature[i]
             for j in range(k, size):
                 dual.hessian[k, j] += along * dual.rows[i, j]
     factorise_in_place(dual.hessian)
     for k in range(size):
         dual.step[k] = dual.residual[k]
     whiten(dual.hessian, dual.step, size)
-    decrement = dot(dual.step, dual.step)
     unwhiten(dual.hessian, dual.step, size)
     for i in range(rows):
         dual.y[i] = dual.slope[i] + dual.curvature[i] * dot(dual.rows[i], dual.step)
     for _ in range(2):
         repair(dual, x)
-    return decrement
 
 
 @kernel
-def repair(dual: Dual, x: Vector) -> None:
-    """Spread what is left of x − Σ y φ̄ over the rows, in proportion to their curvature."""
-    size, rows = x.shape[0], dual.count[0]
-    for k in range(size):
-        dual.residual[k] = x[k]
-    for i in range(rows):
-        for k in range(size):
-            dual.residual[k] -= dual.y[i] * dual.rows[i, k]
-    whiten(dual.hessian, dual.residual, size)
-    unwhiten(dual.hessian, dual.residual, size)
-    for i in range(rows):
-        dual.y[i] += dual.curvature[i] * dot(dual.rows[i], dual.residual)
+def take_step(dual: Dual, price: float, barrier: float) -> float:
+    """Move along the step as far as room and multipliers stay positive; returns how far, at most 1."""
+    length, dual_length = 1.0, 1.0
+    for i in range(dual.count[0]):
+        if dual.high[i] - dual.low[i] > EXACT:
+            moved = dot(dual.rows[i], dual.point) + dot(dual.rows[i], dual.step)
+            below, above = moved - dual.low[i] - dual.below[i], dual.high[i] - moved - dual.above[i]
+            push = (price * dual.hits[i] + barrier - dual.push[i] * (dual.below[i] + below)) / dual.below[i]
+            pull = (price * dual.misses[i] + barrier - dual.pull[i] * (dual.above[i] + above)) / dual.above[i]
+            length = shortened(length, dual.below[i], below)
+            length = shortened(length, dual.above[i], above)
+            dual_length = shortened(dual_length, dual.push[i], push)
+            dual_length = shortened(dual_length, dual.pull[i], pull)
+    for i in range(dual.count[0]):
+        if dual.high[i] - dual.low[i] > EXACT:
+            moved = dot(dual.rows[i], dual.point) + dot(dual.rows[i], dual.step)
+            below, above = moved - dual.low[i] - dual.below[i], dual.high[i] - moved - dual.above[i]
+            push = (price * dual.hits[i] + barrier - dual.push[i] * (dual.below[i] + below)) / dual.below[i]
+            pull = (price * dual.misses[i] + barrier - dual.pull[i] * (dual.above[i] + above)) / dual.above[i]
+            dual.below[i] += length * below
+            dual.above[i] += length * above
+            dual.push[i] += dual_length * push
+            dual.pull[i] += dual_length * pull
+    for k in range(dual.point.shape[0]):
+        dual.point[k] += length * dual.step[k]
+    return min(length, dual_length)
+
+
+@kernel
+def shortened(length: float, now: float, change: float) -> float:
+    """How far `now` may change without losing more than INTERIOR of itself."""
+    return min(length, -INTERIOR * now / change) if change < 0.0 else length
 
 
 @kernel
@@ -435,21 +427,18 @@ def factorise_in_place(matrix: Matrix) -> None:
 
 
 @kernel
-def descend(dual: Dual, x: Vector, price: float, barrier: float, knee: float, decrement: float) -> bool:
-    """Move `point` along `step`, shortened until Newton's function falls enough; False if it does not."""
-    size = x.shape[0]
-    before = value_at(dual, x, dual.point, price, barrier, knee)
-    length = 1.0
-    for _ in range(12):
+def repair(dual: Dual, x: Vector) -> None:
+    """Spread what is left of x − Σ y φ̄ over the rows, in proportion to their curvature."""
+    size, rows = x.shape[0], dual.count[0]
+    for k in range(size):
+        dual.residual[k] = x[k]
+    for i in range(rows):
         for k in range(size):
-            dual.trial[k] = dual.point[k] + length * dual.step[k]
-        after = value_at(dual, x, dual.trial, price, barrier, knee)
-        if after <= before - 0.1 * length * decrement + 1e-14 * abs(before):
-            for k in range(size):
-                dual.point[k] = dual.trial[k]
-            return True
-        length *= 0.4
-    return False
+            dual.residual[k] -= dual.y[i] * dual.rows[i, k]
+    whiten(dual.hessian, dual.residual, size)
+    unwhiten(dual.hessian, dual.residual, size)
+    for i in range(rows):
+        dual.y[i] += dual.curvature[i] * dot(dual.rows[i], dual.residual)
 
 
 @kernel
@@ -458,18 +447,15 @@ def refit(trials: Trials, cell: int, dual: Dual) -> None:
     size = trials.fit.shape[1]
     load_rows(trials, cell, dual)
     share = 0.5 * min(1.0, size / (1.0 * trials.atoms[cell]))
-    knee = 0.25 / (trials.total[cell] + 1.0)
     for k in range(size):
         dual.point[k] = trials.fit[cell, k]
-        dual.trial[k] = 0.0
-        dual.residual[k] = 0.0
     nothing = dual.best[0:size]
     for k in range(size):
         nothing[k] = 0.0
+    start_newton(dual, 1.0, share, 0.25 / (trials.total[cell] + 1.0))
     for _ in range(STEPS_OF_FIT):
-        decrement = newton_step(dual, nothing, 1.0, share, knee)
-        if not (decrement > 1e-10 and descend(dual, nothing, 1.0, share, knee, decrement)):
-            break
+        newton_step(dual, nothing, 1.0, share)
+        take_step(dual, 1.0, share)
     finite = True
     for k in range(size):
         finite = finite and np.isfinite(dual.point[k])
@@ -482,15 +468,11 @@ def refit(trials: Trials, cell: int, dual: Dual) -> None:
 
 
 @kernel
-def log_likelihood(dual: Dual, knee: float) -> float:
-    """ℓ at `point`, with logarithms continued."""
+def log_likelihood(dual: Dual) -> float:
+    """ℓ where Newton's method stands."""
     total = 0.0
     for i in range(dual.count[0] - dual.count[1]):
-        p = dot(dual.rows[i], dual.point)
-        if dual.hits[i] > 0.0:
-            total += dual.hits[i] * extended_log(p, knee)
-        else:
-            total += dual.misses[i] * extended_log(1.0 - p, knee)
+        total += dual.hits[i] * np.log(dual.below[i]) if dual.hits[i] > 0.0 else dual.misses[i] * np.log(dual.above[i])
     return total
 
 
@@ -551,11 +533,12 @@ def upper_cost(trials: Trials, cell: int, x: Vector, log_events: float, steps: i
         dual.best[i] = 0.0
     for k in range(size):
         dual.point[k] = trials.fit[cell, k]
-    price, barrier = first_price(dual, x, least)
+    price = first_price(dual, x, least)
+    barrier = 0.1 * price
+    start_newton(dual, price, barrier, 1e-3)
     still = 0
     for _ in range(steps):
-        knee = min(1e-3, 0.2 * barrier)  # multipliers are of order 1, so that barriers act where p is about their weight
-        decrement = newton_step(dual, x, price, barrier, knee)
+        newton_step(dual, x, price, barrier)
         value = dual_value(trials, dual, x, dual.y, price, least)
         still = 0 if value < bound - CLOSE_ENOUGH * abs(bound) else still + 1
         if value < bound:  # false for NaN
@@ -563,34 +546,29 @@ def upper_cost(trials: Trials, cell: int, x: Vector, log_events: float, steps: i
             dual.price[0] = price
             for i in range(dual.count[0]):
                 dual.best[i] = dual.y[i]
-        moved = descend(dual, x, price, barrier, knee, decrement)
-        slack = log_likelihood(dual, knee) - least
-        if decrement <= 0.1 * price * max(abs(slack), 1.0) or not moved:
-            settled = barrier * dual.count[0] <= CLOSE_ENOUGH * bound and price * abs(slack) <= 0.01 * bound
-            if value == np.inf or (settled and still > 1):
-                break
+        length = take_step(dual, price, barrier)
+        slack = log_likelihood(dual) - least
+        gap = barrier * dual.count[0]
+        if value == np.inf or (still > 2 and gap <= CLOSE_ENOUGH * bound and price * abs(slack) <= 0.01 * bound):
+            break
+        if length > 0.5:
             price = next_price(dual, price, slack)
-            if barrier * dual.count[0] > 0.25 * CLOSE_ENOUGH * bound:
-                barrier *= 0.3
+            if gap > 0.1 * CLOSE_ENOUGH * bound:
+                barrier *= 0.2
     return bound
 
 
 @kernel
-def first_price(dual: Dual, x: Vector, least: float) -> tuple[float, float]:
-    """m and the weight of the barrier to begin with, from the parabola of ℓ at the fit: √(‖x‖²_{H⁻¹} / 2(ℓ − R))."""
-    zero = dual.trial
-    for k in range(x.shape[0]):
-        zero[k] = 0.0
-    atoms = max(1, dual.count[0] - dual.count[1])
-    share = 0.5 * min(1.0, x.shape[0] / (1.0 * atoms))
-    newton_step(dual, zero, 1.0, share, 1e-4)
+def first_price(dual: Dual, x: Vector, least: float) -> float:
+    """m to begin with, from the parabola of ℓ at the fit: FIRST_PRICE · √(‖x‖²_{H⁻¹} / 2(ℓ − R))."""
+    start_newton(dual, 1.0, 0.1, 1e-3)
+    newton_step(dual, x, 1.0, 0.1)
     for k in range(x.shape[0]):
         dual.step[k] = x[k]
     whiten(dual.hessian, dual.step, x.shape[0])
-    slack = max(log_likelihood(dual, 1e-4) - least, 1.0)
+    slack = max(log_likelihood(dual) - least, 1.0)
     price = np.sqrt(dot(dual.step, dual.step) / (2.0 * slack))
-    price = FIRST_PRICE * min(max(price, 1e-9), 1e3)
-    return price, price * share
+    return FIRST_PRICE * min(max(price, 1e-9), 1e3)
 
 
 @kernel
@@ -598,9 +576,9 @@ def next_price(dual: Dual, price: float, slack: float) -> float:
     """Newton on the price: the dual function of m has the slope ℓ − R and the curvature ‖∇ℓ‖²_{H⁻¹}."""
     size = dual.gradient.shape[0]
     for k in range(size):
-        dual.trial[k] = dual.gradient[k]
-    whiten(dual.hessian, dual.trial, size)
-    change = -slack / (dot(dual.trial, dual.trial) * price)
+        dual.step[k] = dual.gradient[k]
+    whiten(dual.hessian, dual.step, size)
+    change = -slack / (dot(dual.step, dual.step) * price)
     factor = 1.0 + change if change > 0.0 else 1.0 / (1.0 - change)
     return price * min(max(factor, 0.3), 3.0)
 
