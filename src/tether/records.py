@@ -11,6 +11,7 @@ Array = NDArray[np.float64]
 State = Any
 StateKey = Hashable
 Origin = Literal["theorem", "tuned", "exact", "none"]
+Proof = Literal["radius", "likelihood"]
 
 Reason = Literal[
     "best",  # the highest score within the certified set
@@ -56,7 +57,8 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself.
+    beside that of the state itself. `kind` says how it was proven: by a radius, or, for a cost in [0, 1], by a
+    likelihood ratio; the radius has then only steered the choice.
     """
 
     bound: float
@@ -65,6 +67,7 @@ class CostBound:
     baseline_cost: float
     bounds: Literal["cost", "expected cost"] = "cost"
     facts: int = 0
+    kind: Proof = "radius"
 
     @property
     def margin(self) -> float:

@@ -13,10 +13,14 @@ from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_che
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.agents.likelihood import Contradiction, Likelihoods
 from tether.check.monitor import Monitor
 from tether.errors import InputError, StateFileError, TetherError
+from tether.kernels.bound import bound_at
 from tether.kernels.compiled import replaced
 from tether.kernels.model import (
+    ALARM,
+    BEST,
     ENDED,
     KNOWN,
     MEASURED,
@@ -40,7 +44,7 @@ from tether.kernels.ridge import new_costs, new_values, observe_cost, remember, 
 from tether.problem.action_sets import ActionSet, check_norms
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
-from tether.records import Array, CostBound, Decision, Mixture, Origin, Radius, Reason, State, StateKey, Transition
+from tether.records import Array, CostBound, Decision, Mixture, Origin, Proof, Radius, Reason, State, StateKey, Transition
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
@@ -207,7 +211,14 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
             f"cost must be {m} finite number(s), but is {cost!r}. "
             "If it was not measured, pass None: a missing cost never enters the regression."
         )
-    return numbers.reshape(m)
+    numbers = numbers.reshape(m)
+    for j in np.flatnonzero(problem.bounded):
+        if not 0.0 <= numbers[j] <= 1.0:
+            raise InputError(
+                f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates hold '
+                'for no others. Scale the cost (and its threshold) to [0, 1], or use cost_kind="gaussian" with its σ.'
+            )
+    return numbers
 
 
 def check_decision(t: Transition, outstanding: dict[int, int]) -> None:
@@ -277,6 +288,9 @@ class LeastSquaresAgent:
         self.scratch = new_scratch(d, m, rows, 1)
         self.lone = new_tables(d, 1, 1, m), new_plan(1, 1, m, d), new_scratch(d, m, 0, 0)  # for one state off the plan
         self.visited = Visited(stages, horizon, m, d) if config.backup == "lean" else None
+        learns = any(problem.bounded) and rules.conditioning != TOLD
+        self.likelihoods = Likelihoods(problem, stages, rules.events, rules.cost_error) if learns else None
+        self._steer()
         self.known: list[KnownState] = []
         self.slots: dict[StateKey, int] = {}
         self.open_decisions: dict[int, int] = {}
@@ -361,7 +375,7 @@ class LeastSquaresAgent:
     @property
     def watches_outcomes(self) -> bool:
         """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
-        return self.watch is not None or self.config.replan == "on-growth"
+        return self.watch is not None or self.config.replan == "on-growth" or self.likelihoods is not None
 
     @property
     def replans_rarely(self) -> bool:
@@ -420,7 +434,8 @@ class LeastSquaresAgent:
         known = self.look_up(state) if slot is None else self.known[slot]
         if self.plan_version < 0:
             self.plan()
-        if slot is not None and slot < self.current.planned[0] and not self.tripped_by:
+        planned = slot is not None and slot < self.current.planned[0] and self.likelihoods is None
+        if slot is not None and planned and not self.tripped_by:
             decision = self.decide(step, state, known, self.current, slot)
         else:
             decision = self.propose(step, state, known)
@@ -437,6 +452,8 @@ class LeastSquaresAgent:
         check_step(step, self.problem.horizon)
         known = self.look_up(state) if known is None else self.adjusted(known)
         plan = self._tripped(step, known) if self.tripped_by else self.choose_alone(step, known)
+        if self.likelihoods is not None and not self.tripped_by:
+            self._certify(self.likelihoods, plan, step, known)
         return self.decide(step, state, known, plan, coin=coin)
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
@@ -460,6 +477,40 @@ class LeastSquaresAgent:
         plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
         choose_alone(self.costs, self.values, self.rules, tables, plan, scratch, step, self.stage_of(step))
         return plan
+
+    def _steer(self) -> None:
+        """Let plans take a bounded cost for one with the σ of its outcomes so far. It ranks actions; it proves nothing."""
+        if self.likelihoods is not None:
+            for j in self.likelihoods.bounded:
+                self.rules.noise[j] = self.likelihoods.spread(j)
+
+    def _certify(self, likelihoods: Likelihoods, plan: Plan, step: int, known: KnownState) -> None:
+        """Cut what a plan of one entry would play to what is proven of bounded costs (docs/theory.md section 14)."""
+        reason, stage, costs = int(plan.reason[0, 0]), self.stage_of(step), known.baseline_cost[step]
+        if reason == ENDED:
+            return
+        try:
+            if self.mixes and reason == BEST:
+                likelihoods.certify_mixture(plan, stage, known, costs)
+            elif plan.row[0, 0] < 0:
+                likelihoods.give_up(plan, stage, known, costs, reason)
+            elif known.actions.is_star:
+                likelihoods.certify_ray(plan, stage, known, costs)
+            else:
+                likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
+        except Contradiction:
+            likelihoods.give_up(plan, stage, known, costs, ALARM)
+
+    def _ranked(self, known: KnownState) -> list[tuple[int, Array]]:
+        """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds on their costs."""
+        tables, _, scratch = self.lone
+        lengths, scores = scratch.work[0], scratch.work[3]
+        rows = [i for i in range(len(known.actions.endpoints)) if lengths[i] > 0.0]
+        better = [i for i in rows if scores[i] > scores[known.actions.baseline]]
+        return [
+            (i, np.array([bound_at(self.rules, tables, scratch, 0, 0, i, j, 1.0) for j in range(len(self.rules.threshold))]))
+            for i in sorted(better, key=lambda i: -scores[i])
+        ]
 
     def _tripped(self, step: int, known: KnownState) -> Plan:
         """a_0(s) and its declared cost: a test of the assumptions has failed, and nothing that rests on them counts."""
@@ -495,7 +546,9 @@ class LeastSquaresAgent:
             feature = end if length == 1.0 else feature + length * (end - feature)
         # whatever a warm-up has measured is a gap, not a known cost
         costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
-        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, strict=True)
+        learned = self.likelihoods is not None
+        kinds: list[Proof] = ["likelihood" if learned and bounded else "radius" for bounded in self.problem.bounded]
+        limits = zip(plan.bound[at, slot], self.rules.threshold, plan.radius[at], costs, kinds, strict=True)
         origin, facts = self.origins[0], int(plan.facts[at])
         return Decision(
             id=self.decisions,
@@ -506,8 +559,8 @@ class LeastSquaresAgent:
             is_baseline=row < 0,
             reason=reason,
             evidence=tuple(
-                CostBound(float(bound), float(tau), Radius(float(radius), origin), float(cost), self.bounds, facts)
-                for bound, tau, radius, cost in limits
+                CostBound(float(bound), float(tau), Radius(float(radius), origin), float(cost), self.bounds, facts, kind)
+                for bound, tau, radius, cost, kind in limits
             ),
             value_radius=Radius(float(self.rules.value_radius[step]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -547,6 +600,7 @@ class LeastSquaresAgent:
         if costs is not None:
             numbers[1:] = costs
         observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
+        self._learn_trials(stage, feature, costs)
         if fact is not None:
             self.remember(stage, *fact)
         if self.watch is not None:
@@ -558,9 +612,16 @@ class LeastSquaresAgent:
     def learn_cost(self, step: int, feature: Array, costs: Array) -> None:
         """Add a cost (M,) without a reward, as old data have it. The caller has checked it."""
         observe_cost(self.costs, self.stage_of(step), feature, costs, self.scratch.vectors)
+        self._learn_trials(self.stage_of(step), feature, costs)
         if self.watch is not None:
             self.watch.observe(step, feature, costs)
         self.note_steps(1)
+
+    def _learn_trials(self, stage: int, feature: Array, costs: Array | None) -> None:
+        """Count the outcome of bounded costs, if it was measured."""
+        if self.likelihoods is not None and costs is not None:
+            self.likelihoods.observe(stage, feature, costs)
+            self._steer()
 
     def remember(self, stage: int, phi_0: Array, baseline_cost: Array) -> None:
         """Remember the safe cost (M,) of one state: γ* satisfies ⟨γ*, f⟩ = τ_s, up to the declared error."""
@@ -569,6 +630,8 @@ class LeastSquaresAgent:
             remember(self.costs, stage, f, cost, self.rules.gamma_norm, self.scratch.vectors)
         else:
             remember_roughly(self.costs, stage, f, cost)
+        if self.likelihoods is not None:
+            self.likelihoods.remember(stage, f, cost)
 
     def _fact_of(self, t: Transition) -> Fact | None:
         """The fact about the state that an outcome belongs to, if it is to be remembered."""
@@ -600,7 +663,9 @@ class LeastSquaresAgent:
 
     def arrays(self) -> Arrays:
         """Every array that the future depends on, but for a lean backup's, by its dotted name."""
-        groups = {"tables": self.tables, "plan": self.current, "costs": self.costs, "values": self.values}
+        groups: dict[str, Any] = {"tables": self.tables, "plan": self.current, "costs": self.costs, "values": self.values}
+        if self.likelihoods is not None:
+            groups["trials"] = self.likelihoods.trials
         named = {name: array for part, group in groups.items() for name, array in arrays_in(group, part)}
         return {**named, "planned_growth": self.planned_growth}
 
@@ -670,6 +735,9 @@ class LeastSquaresAgent:
         self.tables, self.current = filled(self.tables, "tables", arrays), filled(self.current, "plan", arrays)
         self.costs, self.values = filled(self.costs, "costs", arrays), filled(self.values, "values", arrays)
         self.planned_growth = np.asarray(arrays["planned_growth"], dtype=np.float64)
+        if self.likelihoods is not None:
+            self.likelihoods.trials = filled(self.likelihoods.trials, "trials", arrays)
+            self._steer()
         self._make_room()
         self.known = [state_file.known_state(self.tables, key, slot) for key, slot in self.slots.items()]
 

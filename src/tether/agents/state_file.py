@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 from tether import __version__
 from tether.errors import InputError, StateFileError
 from tether.kernels.compiled import KERNEL
+from tether.kernels.likelihood import ATOMS
 from tether.kernels.model import Tables
 from tether.kernels.plan import Visited
 from tether.kernels.ridge import PENDING
@@ -134,6 +135,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "dimension": int(problem.dimension),
         "threshold": list(problem.threshold),
         "noise": list(problem.noise),
+        "cost_kind": list(problem.cost_kind),
         "gamma_norm": list(problem.gamma_norm),
         "confidence": problem.confidence,
         "baseline_cost_known": problem.baseline_cost is not None,
@@ -227,9 +229,22 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
         values = np.asarray(saved[name], dtype=np.float64)
         if not ((values >= 0) & (values <= most)).all():
             raise InputError(f"{name!r} leaves its range, 0 to {most}")
+    if "trials.atoms" in fresh:
+        check_trials(saved)
     planned = np.asarray(saved["plan.row"], dtype=np.int64)[:, :states]
     if not ((planned >= -1) & (planned < np.diff(start))).all():
         raise InputError("its plan names an action that does not exist")
+
+
+def check_trials(saved: Arrays) -> None:
+    """Refuse counts and indices of atoms and facts that compiled code must not follow."""
+    atoms, closest = np.asarray(saved["trials.atoms"]), np.asarray(saved["trials.closest"], dtype=np.float64)
+    counts = ((atoms >= 0) & (atoms <= ATOMS)).all()
+    places = ((closest[:, :2] >= 0) & (closest[:, :2] < ATOMS)).all()
+    facts = np.asarray(saved["trials.fact_count"])
+    held = ((facts >= 0) & (facts <= saved["trials.facts"].shape[1])).all()
+    if not (counts and places and held and (np.asarray(saved["trials.weight"], dtype=np.float64) >= 0.0).all()):
+        raise InputError("its outcomes of bounded costs are not such as an agent counts")
 
 
 def _numbers(
