@@ -559,7 +559,15 @@ class LeastSquaresAgent:
             is_baseline=row < 0,
             reason=reason,
             evidence=tuple(
-                CostBound(float(bound), float(tau), Radius(float(radius), origin), float(cost), self.bounds, facts, kind)
+                CostBound(
+                    bound=float(bound),
+                    threshold=float(tau),
+                    radius=Radius(float(radius), origin if kind == "radius" else "theorem"),
+                    baseline_cost=float(cost),
+                    bounds=self.bounds,
+                    facts=facts,
+                    kind=kind,
+                )
                 for bound, tau, radius, cost, kind in limits
             ),
             value_radius=Radius(float(self.rules.value_radius[step]), self.origins[1]),

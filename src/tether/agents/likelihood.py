@@ -12,6 +12,7 @@ import numpy as np
 
 from tether.kernels.likelihood import (
     NEWTON_STEPS,
+    Trials,
     keep_fact,
     load_fact,
     load_rows,
@@ -28,7 +29,7 @@ from tether.records import Array
 CONTRADICTION = -1e-9
 """A cost in [0, 1] whose upper bound lies below this: the facts contradict the data, or each other."""
 
-CHORDS = 3
+CHORDS = 2
 """How often a ray from a safe action of unknown cost is extended, each time to where the chord of two bounds meets τ."""
 
 CANDIDATES = 8
@@ -60,6 +61,11 @@ class Likelihoods:
         self.log_events = log(events)
         self.trials = new_trials(stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm))
         self.dual = new_dual(problem.dimension)
+
+    @property
+    def fields(self) -> dict[str, Trials]:
+        """What the future depends on, as records of the kernels say it."""
+        return {"trials": self.trials}
 
     def cell(self, stage: int, j: int) -> int:
         """Where a stage and constraint are kept."""
@@ -107,12 +113,13 @@ class Likelihoods:
         return bound
 
     def safe_bound(self, stage: int, j: int, phi_0: Array, cost: float) -> float:
-        """An upper bound on the cost of a_0: declared, proven, or (since a_0 is declared safe) τ."""
+        """An upper bound on the cost of a_0: declared, proven, or (since a_0 is declared safe) τ.
+
+        Raises Contradiction where the data rule out what was declared.
+        """
         error = float(self.cost_error[j])
-        if error == 0.0:
-            return cost
-        declared = cost + error if error < inf else self.threshold[j]
-        return min(declared, self.bounds(stage, j, phi_0, cost)(phi_0))
+        proven = self.bounds(stage, j, phi_0, cost)(phi_0)
+        return cost if error == 0.0 else min(cost + error if error < inf else self.threshold[j], proven)
 
     def ray(self, stage: int, j: int, known: KnownState, cost: float, end: Array) -> tuple[float, float, float]:
         """How far the ray from f to `end` is certified, and the bounds at its start and there: (α, bound(f), bound(α)).
@@ -169,6 +176,23 @@ class Likelihoods:
             plan.length[0, 0], plan.bound[0, 0] = length, bounds
         else:
             self.give_up(plan, stage, known, costs, ONLY_BASELINE)
+
+    def certify_all(self, lengths: Array, bounds: Array, stage: int, known: KnownState, costs: Array) -> None:
+        """Cut the lengths (N,) of all candidates to what is proven, and set their bounds (N + 1, M); a_0's are last."""
+        actions, tau = known.actions, self.threshold
+        for j in self.bounded:
+            bounds[-1, j] = self.safe_bound(stage, j, actions.phi_0, float(costs[j]))
+            for i in np.flatnonzero(lengths > 0.0):
+                reach, start, there = self.ray(stage, j, known, float(costs[j]), actions.endpoints[i])
+                if not actions.is_star and reach < 1.0:
+                    reach = 0.0
+                if reach < lengths[i]:
+                    # the others' bounds are convex along the ray, and at most τ where it starts
+                    share = reach / lengths[i]
+                    origin = np.where(self.cost_error == 0.0, costs, tau)
+                    bounds[i] = origin + share * (bounds[i] - origin)
+                    lengths[i] = reach
+                bounds[i, j] = start + lengths[i] / reach * (there - start) if 0.0 < lengths[i] < reach else there
 
     def certify_row(self, plan: Plan, stage: int, known: KnownState, costs: Array, ranked: list[tuple[int, Array]]) -> None:
         """The first of the ranked rows of a finite set, each with its other bounds (M,), that is certified; else a_0."""

@@ -1,7 +1,7 @@
 """Costs in [0, 1] without σ: likelihood-ratio confidence sets and bounds by weak duality (docs/theory.md section 14).
 
 With ℓ(γ) = Σ z_i log⟨γ, φ_i⟩ + (1 − z_i) log(1 − ⟨γ, φ_i⟩) and Λ = Σ ℓ_i(q_i), where q_i was fixed before z_i was seen,
-γ* lies at all times in C = {γ : ℓ(γ) >= R}, R = Λ − log(events), with probability 1 − 1/events. The bound of x is
+γ* lies at all times in C = {γ : ℓ(γ) >= R}, R = Λ − log(events), with probability 1 − 1/events. (Two guesses share Λ.) The bound of x is
 max ⟨γ, x⟩ over C, the facts, and 0 <= ⟨γ, φ̄⟩ <= 1. Outcomes with near features share an *atom*, which by Jensen can only
 enlarge C, so that a decision costs the same after any number of outcomes.
 
@@ -21,7 +21,7 @@ from tether.kernels.ridge import ULP, dot, unwhiten, whiten
 ATOMS = 128
 """Atoms of one stage and constraint: outcomes beyond join the nearest, or the two nearest are merged."""
 
-NEWTON_STEPS = 80
+NEWTON_STEPS = 60
 """Steps after which the best bound so far is returned."""
 
 STEPS_OF_FIT = 2
@@ -66,7 +66,8 @@ class Trials:
     atoms: Integers  # atoms in use (C,)
     total: Vector  # n, outcomes (C,)
     accidents: Vector  # Σ z (C,)
-    evidence: Vector  # Λ (C,)
+    evidence: Vector  # Λ of the fit (C,)
+    plain_evidence: Vector  # Λ of the plain frequency of accidents, whatever the features (C,)
     fit: Matrix  # the plug-in γ̂, fixed before the next outcome (C, d)
     closest: Matrix  # the two atoms that would lose least if merged, and what they would lose (C, 3)
     facts: Cube  # features of remembered safe actions (C, 2d, d)
@@ -113,6 +114,7 @@ def new_trials(cells: int, dimension: int, feature_norm: float, gamma_norm: floa
         total=np.zeros(cells),
         accidents=np.zeros(cells),
         evidence=np.zeros(cells),
+        plain_evidence=np.zeros(cells),
         fit=np.zeros((cells, dimension)),
         closest=np.tile([0.0, 0.0, -1.0], (cells, 1)),
         facts=np.zeros((cells, 2 * dimension, dimension)),
@@ -144,8 +146,9 @@ def new_dual(dimension: int) -> Dual:
 @kernel
 def observe_trial(trials: Trials, cell: int, feature: Vector, cost: float, dual: Dual) -> None:
     """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the fit that was made before it; then the fit."""
-    q = plug_in(trials, cell, feature)
+    q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)
     trials.evidence[cell] += cost * np.log(q) + (1.0 - cost) * np.log(1.0 - q)
+    trials.plain_evidence[cell] += cost * np.log(plain) + (1.0 - cost) * np.log(1.0 - plain)
     add_trial(trials, cell, feature, cost)
     refit(trials, cell, dual)
 
@@ -157,8 +160,9 @@ def lose_trial(trials: Trials, cell: int, feature: Vector) -> None:
     Its factor (q/p)^z ((1 − q)/(1 − p))^{1 − z} is at least min(q, 1 − q). A q of 1/2 for lost outcomes alone would cost
     less, but who loses an outcome may have seen it, and q must be fixed before.
     """
-    q = plug_in(trials, cell, feature)
+    q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)
     trials.evidence[cell] += np.log(min(q, 1.0 - q))
+    trials.plain_evidence[cell] += np.log(min(plain, 1.0 - plain))
 
 
 @kernel
@@ -168,6 +172,12 @@ def plug_in(trials: Trials, cell: int, feature: Vector) -> float:
     q = dot(trials.fit[cell], feature)
     q = q if q > least else least  # false for NaN
     return q if q < 1.0 - least else 1.0 - least
+
+
+@kernel
+def plain_guess(trials: Trials, cell: int) -> float:
+    """The frequency of accidents as Krichevsky and Trofimov estimate it: (Σz + 1/2)/(n + 1)."""
+    return (trials.accidents[cell] + 0.5) / (trials.total[cell] + 1.0)
 
 
 @kernel
@@ -514,9 +524,15 @@ def dual_value(trials: Trials, dual: Dual, x: Vector, y: Vector, price: float, l
 
 @kernel
 def threshold_of(trials: Trials, cell: int, log_events: float) -> float:
-    """R = Λ − log(events), rounded down."""
-    n, evidence = trials.total[cell], trials.evidence[cell]
-    return evidence - log_events - 4.0 * ULP * (n + 4.0) * (abs(evidence) + n + log_events)
+    """R = Λ − log(events), rounded down, with Λ of the better of two guesses.
+
+    The mean of two likelihood ratios is one, too, so either may be used at the price of log 2. The plain frequency is
+    right sooner where risks are alike, and it does not believe in facts: what contradicts the data is found out.
+    """
+    n, evidence = trials.total[cell], max(trials.evidence[cell], trials.plain_evidence[cell])
+    if trials.evidence[cell] != trials.evidence[cell]:
+        evidence = trials.evidence[cell]
+    return evidence - np.log(2.0) - log_events - 4.0 * ULP * (n + 4.0) * (abs(evidence) + n + log_events)
 
 
 @kernel
