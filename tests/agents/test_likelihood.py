@@ -28,7 +28,9 @@ def literal_optimum(history, x, known, events, candidates):
     least = max(np.sum([evidence for _, _, evidence in history], axis=0)) - np.log(2 * events) if history else 0.0
     limits = [feature @ gamma >= 0 for feature, _, _ in history] + [feature @ gamma <= 1 for feature, _, _ in history]
     limits += [candidates @ gamma <= 1.0]
-    limits += [cvxpy.abs(f @ gamma - tau) <= error for f, tau, error in known] + ([likelihood >= least] if history else [])
+    limits += [cvxpy.abs(f @ gamma - tau) <= error for f, tau, error in known] + (
+        [likelihood >= least] if history else []
+    )
     problem = cvxpy.Problem(cvxpy.Maximize(x @ gamma), limits)
     problem.solve(solver="CLARABEL")
     return min(float(problem.value), 1.0) if problem.status in ("optimal", "optimal_inaccurate") else 1.0
@@ -51,7 +53,9 @@ def test_the_stated_bound_is_never_below_what_the_whole_history_gives(name):
             known = agent.look_up(state)
             own = (known.actions.phi_0, known.baseline_cost[step, 0], error)
             if not d.is_baseline and episode % 6 == 5:
-                exact = literal_optimum(history[step], d.mean_feature, [*facts[step], own], events, known.actions.endpoints)
+                exact = literal_optimum(
+                    history[step], d.mean_feature, [*facts[step], own], events, known.actions.endpoints
+                )
                 assert exact <= d.evidence[0].bound + 1e-5
                 assert d.evidence[0].kind == "likelihood" and d.evidence[0].bound <= d.evidence[0].threshold
                 audited += 1
@@ -161,8 +165,10 @@ def test_a_mixture_is_scaled_back_until_it_is_certified():
         features=features, baseline_action=np.array([0]), baseline_cost=[[0.1]], horizon=1, threshold=0.5,
         cost_kind="bounded",
     )  # fmt: skip
-    d = RslucbQvi(problem, rng=np.random.default_rng(0)).act(0, 0)
+    bold = SlucbConfig(cost_radius=1e-9)  # the plan would play the other action alone
+    d = RslucbQvi(problem, bold, rng=np.random.default_rng(0)).act(0, 0)
     assert d.mixture is not None
+    assert 0.39 / 0.9 <= d.mixture.probabilities[1]
     assert d.mixture.probabilities[1] <= 0.4 / 0.9
     assert 0.1 + 0.9 * d.mixture.probabilities[1] <= d.cost_bound + 1e-9 <= 0.5 + 1e-9
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-
 from tether.kernels.likelihood import (
     ATOMS,
     NEWTON_STEPS,
@@ -90,6 +89,15 @@ def test_evidence_is_what_the_guess_made_before_each_outcome_was_worth():
     assert cell.trials.evidence[0] == pytest.approx(np.log(0.5) + np.log(guess), abs=1e-12)
 
 
+def test_the_threshold_is_the_better_evidence_less_log_two_and_log_events():
+    cell = Cell(1)
+    cell.trials.evidence[0], cell.trials.plain_evidence[0] = -5.0, -7.0
+    assert threshold_of(cell.trials, 0, EVENTS) == pytest.approx(-5.0 - np.log(2.0) - EVENTS, abs=1e-12)
+    assert threshold_of(cell.trials, 0, EVENTS) < -5.0 - np.log(2.0) - EVENTS
+    cell.trials.plain_evidence[0] = -4.0
+    assert threshold_of(cell.trials, 0, EVENTS) == pytest.approx(-4.0 - np.log(2.0) - EVENTS, abs=1e-12)
+
+
 @pytest.mark.parametrize("n", [10, 100, 1000])
 def test_without_accidents_the_bound_falls_like_one_over_n(n):
     """n log(1 − p) >= Λ − log events gives p <= 1 − exp((Λ − log events)/n), and Λ >= −½ log n − log 2 (KT)."""
@@ -103,7 +111,13 @@ def test_without_accidents_the_bound_falls_like_one_over_n(n):
 
 def test_each_maximum_of_the_dual_is_in_closed_form():
     grid = np.linspace(1e-9, 1.0 - 1e-9, 200_001)
-    for price, hits, misses, y in [(0.1, 3, 0, -2.0), (0.1, 3, 0, 0.4), (0.2, 0, 5, 3.0), (0.2, 0, 5, 0.3), (0.1, 0, 2, -1)]:
+    for price, hits, misses, y in [
+        (0.1, 3, 0, -2.0),
+        (0.1, 3, 0, 0.4),
+        (0.2, 0, 5, 3.0),
+        (0.2, 0, 5, 0.3),
+        (0.1, 0, 2, -1),
+    ]:
         values = price * (hits * np.log(grid) + misses * np.log(1.0 - grid)) + y * grid
         assert largest_term(price, float(hits), float(misses), float(y)) == pytest.approx(values.max(), abs=1e-6)
 
@@ -170,6 +184,16 @@ def test_any_price_and_any_multipliers_give_a_bound():
         y[: len(rows)] = guess + rows @ np.linalg.solve(rows.T @ rows, x - rows.T @ guess)
         price, least = float(10 ** rng.uniform(-4, 0)), threshold_of(cell.trials, 0, EVENTS)
         assert dual_value(cell.trials, cell.dual, x, y, price, least) >= exact * (1.0 - 1e-5)
+
+
+def test_multipliers_that_miss_x_bound_nothing():
+    cell = Cell(2).see([1.0, 0.0], 0.0)
+    load_rows(cell.trials, 0, cell.dual)
+    least, y = threshold_of(cell.trials, 0, EVENTS), np.zeros(len(cell.dual.y))
+    assert dual_value(cell.trials, cell.dual, np.array([1.0, 0.0]), y, 0.1, least) == np.inf
+    y[0] = 1.0
+    assert dual_value(cell.trials, cell.dual, np.array([1.0, 0.0]), y, 0.1, least) < np.inf
+    assert dual_value(cell.trials, cell.dual, np.array([1.0, 0.0]), y, -0.1, least) == np.inf
 
 
 # Atoms
@@ -248,5 +272,3 @@ def test_a_fact_is_kept_once_and_only_if_it_is_a_number():
     for cost in (np.nan, 0.1, 0.1):
         keep_fact(cell.trials, 0, np.array([1.0, 0.0]), cost, 0.0)
     assert cell.trials.fact_count[0] == 1 and cell.trials.fact_cost[0, 0] == 0.1
-
-

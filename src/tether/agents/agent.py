@@ -44,7 +44,19 @@ from tether.kernels.ridge import new_costs, new_values, observe_cost, remember, 
 from tether.problem.action_sets import ActionSet, check_norms
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
-from tether.records import Array, CostBound, Decision, Mixture, Origin, Proof, Radius, Reason, State, StateKey, Transition
+from tether.records import (
+    Array,
+    CostBound,
+    Decision,
+    Mixture,
+    Origin,
+    Proof,
+    Radius,
+    Reason,
+    State,
+    StateKey,
+    Transition,
+)
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
@@ -215,8 +227,8 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
     for j in np.flatnonzero(problem.bounded):
         if not 0.0 <= numbers[j] <= 1.0:
             raise InputError(
-                f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates hold '
-                'for no others. Scale the cost (and its threshold) to [0, 1], or use cost_kind="gaussian" with its σ.'
+                f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates '
+                'hold for no others. Scale the cost (and its threshold) to [0, 1], or use cost_kind="gaussian" with its σ.'
             )
     return numbers
 
@@ -479,7 +491,7 @@ class LeastSquaresAgent:
         return plan
 
     def _steer(self) -> None:
-        """Let plans take a bounded cost for one with the σ of its outcomes so far. It ranks actions; it proves nothing."""
+        """Let plans take a bounded cost for one with the σ of its outcomes so far: it ranks actions, it proves nothing."""
         if self.likelihoods is not None:
             for j in self.likelihoods.bounded:
                 self.rules.noise[j] = self.likelihoods.spread(j)
@@ -507,9 +519,10 @@ class LeastSquaresAgent:
         lengths, scores = scratch.work[0], scratch.work[3]
         rows = [i for i in range(len(known.actions.endpoints)) if lengths[i] > 0.0]
         better = [i for i in rows if scores[i] > scores[known.actions.baseline]]
+        constraints = range(self.problem.constraints)
         return [
-            (i, np.array([bound_at(self.rules, tables, scratch, 0, 0, i, j, 1.0) for j in range(len(self.rules.threshold))]))
-            for i in sorted(better, key=lambda i: -scores[i])
+            (i, np.array([bound_at(self.rules, tables, scratch, 0, 0, i, j, 1.0) for j in constraints]))
+            for i in sorted(better, key=lambda i: -float(scores[i]))
         ]
 
     def _tripped(self, step: int, known: KnownState) -> Plan:
@@ -671,7 +684,12 @@ class LeastSquaresAgent:
 
     def arrays(self) -> Arrays:
         """Every array that the future depends on, but for a lean backup's, by its dotted name."""
-        groups: dict[str, Any] = {"tables": self.tables, "plan": self.current, "costs": self.costs, "values": self.values}
+        groups: dict[str, Any] = {
+            "tables": self.tables,
+            "plan": self.current,
+            "costs": self.costs,
+            "values": self.values,
+        }
         if self.likelihoods is not None:
             groups["trials"] = self.likelihoods.trials
         named = {name: array for part, group in groups.items() for name, array in arrays_in(group, part)}

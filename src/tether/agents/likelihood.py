@@ -1,7 +1,7 @@
 """Certificates of costs in [0, 1]: what an agent plans for them is a guess, and is cut to what likelihood ratios prove.
 
-A plan ranks actions by the ordinary regression, with a σ that the data suggest; nothing rests on that. What it would play
-is certified here (docs/theory.md section 14): at the end of the ray, then shortened by convexity; candidate by
+A plan ranks actions by the ordinary regression, with a σ that the data suggest; nothing rests on that. What it would
+play is certified here (docs/theory.md section 14): at the end of the ray, then shortened by convexity; candidate by
 candidate in a finite set; or, for a mixture, scaled back toward a_0.
 """
 
@@ -30,7 +30,7 @@ CONTRADICTION = -1e-9
 """A cost in [0, 1] whose upper bound lies below this: the facts contradict the data, or each other."""
 
 CHORDS = 2
-"""How often a ray from a safe action of unknown cost is extended, each time to where the chord of two bounds meets τ."""
+"""How often a ray from a safe action of unknown cost is extended, each time to where a chord of the bound meets τ."""
 
 CANDIDATES = 8
 """Actions of a finite set that are tried, best score first, before a_0 is played."""
@@ -59,7 +59,9 @@ class Likelihoods:
         self.bounded = [j for j, is_bounded in enumerate(problem.bounded) if is_bounded]
         self.constraints, self.threshold, self.cost_error = problem.constraints, problem.threshold, cost_error
         self.log_events = log(events)
-        self.trials = new_trials(stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm))
+        self.trials = new_trials(
+            stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm)
+        )
         self.dual = new_dual(problem.dimension)
 
     @property
@@ -93,7 +95,7 @@ class Likelihoods:
         return sqrt(min(max(mean * (1.0 - mean), 1e-12), 0.25))
 
     def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[[Array], float]:
-        """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost: where it is unknown, it lies in [0, τ] (Assumption 2).
+        """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost: if unknown, it lies in [0, τ] (Assumption 2).
 
         One function at a time: the next call overwrites the rows that this one's function reads.
         """
@@ -107,7 +109,9 @@ class Likelihoods:
         def bound(x: Array) -> float:
             proven = float(upper_cost(self.trials, cell, np.array(x), self.log_events, NEWTON_STEPS, self.dual))
             if proven < CONTRADICTION:
-                raise Contradiction(f"no cost vector in [0, 1] explains the data and the safe costs (bound {proven:.3g})")
+                raise Contradiction(
+                    f"no cost vector in [0, 1] explains the data and the safe costs (bound {proven:.3g})"
+                )
             return max(proven, 0.0)
 
         return bound
@@ -194,8 +198,10 @@ class Likelihoods:
                     lengths[i] = reach
                 bounds[i, j] = start + lengths[i] / reach * (there - start) if 0.0 < lengths[i] < reach else there
 
-    def certify_row(self, plan: Plan, stage: int, known: KnownState, costs: Array, ranked: list[tuple[int, Array]]) -> None:
-        """The first of the ranked rows of a finite set, each with its other bounds (M,), that is certified; else a_0."""
+    def certify_row(
+        self, plan: Plan, stage: int, known: KnownState, costs: Array, ranked: list[tuple[int, Array]]
+    ) -> None:
+        """The first of the ranked rows of a finite set, each with its other bounds (M,), that is proven; else a_0."""
         for row, bounds in ranked[:CANDIDATES]:
             end = known.actions.endpoints[row]
             for j in self.bounded:

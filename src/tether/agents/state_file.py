@@ -238,10 +238,10 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
 
 def check_trials(saved: Arrays) -> None:
     """Refuse counts and indices of atoms and facts that compiled code must not follow."""
-    atoms, closest = np.asarray(saved["trials.atoms"]), np.asarray(saved["trials.closest"], dtype=np.float64)
+    atoms, closest = (np.asarray(saved[f"trials.{name}"], dtype=np.float64) for name in ("atoms", "closest"))
     counts = ((atoms >= 0) & (atoms <= ATOMS)).all()
     places = ((closest[:, :2] >= 0) & (closest[:, :2] < ATOMS)).all()
-    facts = np.asarray(saved["trials.fact_count"])
+    facts = np.asarray(saved["trials.fact_count"], dtype=np.float64)
     held = ((facts >= 0) & (facts <= saved["trials.facts"].shape[1])).all()
     if not (counts and places and held and (np.asarray(saved["trials.weight"], dtype=np.float64) >= 0.0).all()):
         raise InputError("its outcomes of bounded costs are not such as an agent counts")

@@ -1,9 +1,9 @@
 """Costs in [0, 1] without σ: likelihood-ratio confidence sets and bounds by weak duality (docs/theory.md section 14).
 
-With ℓ(γ) = Σ z_i log⟨γ, φ_i⟩ + (1 − z_i) log(1 − ⟨γ, φ_i⟩) and Λ = Σ ℓ_i(q_i), where q_i was fixed before z_i was seen,
-γ* lies at all times in C = {γ : ℓ(γ) >= R}, R = Λ − log(events), with probability 1 − 1/events. (Two guesses share Λ.) The bound of x is
-max ⟨γ, x⟩ over C, the facts, and 0 <= ⟨γ, φ̄⟩ <= 1. Outcomes with near features share an *atom*, which by Jensen can only
-enlarge C, so that a decision costs the same after any number of outcomes.
+With ℓ(γ) = Σ z_i log⟨γ, φ_i⟩ + (1 − z_i) log(1 − ⟨γ, φ_i⟩) and Λ = Σ ℓ_i(q_i), where q_i was fixed before z_i was
+seen, γ* lies at all times in C = {γ : ℓ(γ) >= R}, R = Λ − log(events), with probability 1 − 1/events (two guesses share
+Λ: `threshold_of`). The bound of x is max ⟨γ, x⟩ over C, the facts, and 0 <= ⟨γ, φ̄⟩ <= 1. Outcomes with near features
+share an *atom*, which by Jensen can only enlarge C, so that a decision costs the same after any number of outcomes.
 
 A row is a mean feature φ̄_i with p_i = ⟨γ, φ̄_i⟩ in [low_i, high_i]: the accidents of an atom (n log p), what went well
 (n log(1 − p)), or a fact. For any price m >= 0 and multipliers y with x = Σ y_i φ̄_i,
@@ -145,7 +145,7 @@ def new_dual(dimension: int) -> Dual:
 
 @kernel
 def observe_trial(trials: Trials, cell: int, feature: Vector, cost: float, dual: Dual) -> None:
-    """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the fit that was made before it; then the fit."""
+    """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the guesses made before it; then the fit."""
     q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)
     trials.evidence[cell] += cost * np.log(q) + (1.0 - cost) * np.log(1.0 - q)
     trials.plain_evidence[cell] += cost * np.log(plain) + (1.0 - cost) * np.log(1.0 - plain)
@@ -453,7 +453,7 @@ def repair(dual: Dual, x: Vector) -> None:
 
 @kernel
 def refit(trials: Trials, cell: int, dual: Dual) -> None:
-    """Newton steps of the plug-in fit γ̂: the likelihood with d/2 accidents and d/2 successes more, spread over atoms."""
+    """Newton steps of the plug-in fit γ̂: the likelihood with d/2 accidents and d/2 successes more, over all atoms."""
     size = trials.fit.shape[1]
     load_rows(trials, cell, dual)
     share = 0.5 * min(1.0, size / (1.0 * trials.atoms[cell]))
@@ -539,7 +539,7 @@ def threshold_of(trials: Trials, cell: int, log_events: float) -> float:
 def upper_cost(trials: Trials, cell: int, x: Vector, log_events: float, steps: int, dual: Dual) -> float:
     """An upper bound on ⟨γ*, x⟩ from the rows in `dual`: at most 1, by at most `steps` Newton steps.
 
-    A negative result says that no γ satisfies the data and the facts: they contradict each other. NaN is never returned.
+    A negative result says that no γ satisfies the data and the facts: they contradict each other. Never NaN.
     """
     size = x.shape[0]
     least = threshold_of(trials, cell, log_events)

@@ -122,14 +122,16 @@ class Problem:
                 f"cost_kind must be one of {COST_KINDS}, or one per constraint ({count}), but is {self.cost_kind!r}."
             )
         settle(self, cost_kind=kinds)
-        given = self.noise if isinstance(self.noise, Sequence | np.ndarray) else (self.noise,)
-        noise = list(given) * (count if len(given) == 1 else 1) or [None] * count
+        given: Sequence[float | None] = self.noise if isinstance(self.noise, Sequence | np.ndarray) else (self.noise,)
+        noise: list[float | None] = list(given) * (count if len(given) == 1 else 1) or [None] * count
         if len(noise) == count and None in noise:
-            noise = [BOUNDED_NOISE if n is None and kind == "bounded" else n for n, kind in zip(noise, kinds, strict=True)]
+            noise = [
+                BOUNDED_NOISE if n is None and kind == "bounded" else n for n, kind in zip(noise, kinds, strict=True)
+            ]
             if None in noise:
                 raise AssumptionError(
-                    f"noise must be > 0 and finite (Assumption 3), but constraint {noise.index(None)} has none: state an "
-                    'upper bound σ on the noise of its costs, or, if they lie in [0, 1], set cost_kind="bounded".'
+                    f"noise must be > 0 and finite (Assumption 3), but constraint {noise.index(None)} has none: state "
+                    'an upper bound σ on the noise of its costs, or, if they lie in [0, 1], set cost_kind="bounded".'
                 )
             settle(self, noise=tuple(noise))
 
