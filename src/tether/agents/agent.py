@@ -228,7 +228,7 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
         if not 0.0 <= numbers[j] <= 1.0:
             raise InputError(
                 f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates '
-                'hold for no others. Scale the cost (and its threshold) to [0, 1], or use cost_kind="gaussian" with its σ.'
+                'hold for no others. Scale cost and threshold to [0, 1], or use cost_kind="gaussian" with their σ.'
             )
     return numbers
 
@@ -491,7 +491,7 @@ class LeastSquaresAgent:
         return plan
 
     def _steer(self) -> None:
-        """Let plans take a bounded cost for one with the σ of its outcomes so far: it ranks actions, it proves nothing."""
+        """Let plans take a bounded cost for one with the σ of its outcomes so far: it ranks, it proves nothing."""
         if self.likelihoods is not None:
             for j in self.likelihoods.bounded:
                 self.rules.noise[j] = self.likelihoods.spread(j)
@@ -514,7 +514,7 @@ class LeastSquaresAgent:
             likelihoods.give_up(plan, stage, known, costs, ALARM)
 
     def _ranked(self, known: KnownState) -> list[tuple[int, Array]]:
-        """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds on their costs."""
+        """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds."""
         tables, _, scratch = self.lone
         lengths, scores = scratch.work[0], scratch.work[3]
         rows = [i for i in range(len(known.actions.endpoints)) if lengths[i] > 0.0]

@@ -157,8 +157,8 @@ def observe_trial(trials: Trials, cell: int, feature: Vector, cost: float, dual:
 def lose_trial(trials: Trials, cell: int, feature: Vector) -> None:
     """Count an outcome of φ (d,) that never came, whatever it was, and whatever made it disappear.
 
-    Its factor (q/p)^z ((1 − q)/(1 − p))^{1 − z} is at least min(q, 1 − q). A q of 1/2 for lost outcomes alone would cost
-    less, but who loses an outcome may have seen it, and q must be fixed before.
+    Its factor (q/p)^z ((1 − q)/(1 − p))^{1 − z} is at least min(q, 1 − q). A q of 1/2 for lost outcomes alone would
+    cost less, but who loses an outcome may have seen it, and q must be fixed before.
     """
     q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)
     trials.evidence[cell] += np.log(min(q, 1.0 - q))
@@ -182,7 +182,7 @@ def plain_guess(trials: Trials, cell: int) -> float:
 
 @kernel
 def add_trial(trials: Trials, cell: int, feature: Vector, cost: float) -> None:
-    """Put an outcome into the atom of its feature, into a new one, or where the likelihood loses least by it."""
+    """Put an outcome into the atom of its feature, into a new one, or where the likelihood loses least."""
     trials.total[cell] += 1.0
     trials.accidents[cell] += cost
     count = trials.atoms[cell]
