@@ -12,6 +12,7 @@ import numpy as np
 
 from tether.kernels.likelihood import (
     NEWTON_STEPS,
+    TRIVIAL,
     Trials,
     keep_fact,
     load_fact,
@@ -131,13 +132,15 @@ class Likelihoods:
         The bound is convex along the ray, so that between two points of it the chord is a bound: with a known safe cost
         it is affine, and one evaluation is enough.
         """
-        phi_0, tau = known.actions.phi_0, self.threshold[j]
-        start = self.safe_bound(stage, j, phi_0, cost)
+        phi_0, tau, exact = known.actions.phi_0, self.threshold[j], self.cost_error[j] == 0.0
+        start = cost if exact else self.safe_bound(stage, j, phi_0, cost)
         bound = self.bounds(stage, j, phi_0, cost)
         low, low_bound, high, high_bound = 0.0, start, 1.0, bound(end)
+        if exact and high_bound >= TRIVIAL:
+            bound(phi_0)  # a contradiction shows in every bound but the trivial one
         if high_bound <= tau:
             return 1.0, start, high_bound
-        for _ in range(1 if self.cost_error[j] == 0.0 else CHORDS):
+        for _ in range(1 if exact else CHORDS):
             if not low_bound < tau:
                 break
             at = low + INWARD * (tau - low_bound) / (high_bound - low_bound) * (high - low)
@@ -145,7 +148,7 @@ class Likelihoods:
             if not low < at <= high or not chord <= tau:
                 break
             low, low_bound = at, chord
-            if self.cost_error[j] != 0.0:
+            if not exact:
                 low_bound = min(chord, bound(phi_0 + at * (end - phi_0)))
         return low, start, low_bound
 
