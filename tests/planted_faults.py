@@ -30,6 +30,8 @@ CHOICE = "tests/kernels/test_choice.py"
 RADIUS = "tests/kernels/test_radius.py"
 PLAN = "tests/kernels/test_plan.py"
 FACTS = "tests/kernels/test_facts.py"
+TRIALS = "tests/kernels/test_likelihood.py"
+YES_NO = "tests/agents/test_likelihood.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
 ORDER = "tests/agents/test_outcome_order.py"
 
@@ -1172,9 +1174,94 @@ DECLARED = (
     ),
 )
 
+LIKELIHOOD = (
+    Fault(
+        "bounded costs: forget log(events)",
+        "likelihood:threshold_of",
+        swap("evidence - np.log(2.0) - log_events", "evidence - np.log(2.0)"),
+        f"{TRIALS}::test_the_threshold_is_the_better_evidence_less_log_two_and_log_events",
+    ),
+    Fault(
+        "bounded costs: two guesses for the price of one",
+        "likelihood:threshold_of",
+        swap("evidence - np.log(2.0) - log_events", "evidence - log_events"),
+        f"{TRIALS}::test_the_threshold_is_the_better_evidence_less_log_two_and_log_events",
+    ),
+    Fault(
+        "bounded costs: z for 1 - z",
+        "likelihood:join_atom",
+        swap("trials.weight[cell, 2 * atom] += cost", "trials.weight[cell, 2 * atom] += 1.0 - cost"),
+        f"{TRIALS}::test_equal_features_share_one_atom",
+    ),
+    Fault(
+        "bounded costs: the guess knows the outcome",
+        "likelihood:observe_trial",
+        swap(
+            "q, plain = ...",
+            "add_trial(trials, cell, feature, cost)\nrefit(trials, cell, dual)\n"
+            "q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)",
+        ),
+        f"{TRIALS}::test_evidence_is_what_the_guess_made_before_each_outcome_was_worth",
+    ),
+    Fault(
+        "bounded costs: the error of a fact is forgotten",
+        "likelihood:load_fact",
+        swap("cost + error", "cost"),
+        f"{TRIALS}::test_the_error_of_a_fact_is_counted",
+    ),
+    Fault(
+        "bounded costs: a maximum of the dual is taken where it is not",
+        "likelihood:largest_term",
+        swap("weight * (np.log(weight / y) - 1.0) + y", "weight * (np.log(weight / y) - 1.0)"),
+        f"{TRIALS}::test_each_maximum_of_the_dual_is_in_closed_form",
+    ),
+    Fault(
+        "bounded costs: multipliers that do not add up to x count",
+        "likelihood:dual_value",
+        never("not (price >= 0.0 and left <= SPANS * trials.norm)"),
+        f"{TRIALS}::test_multipliers_that_miss_x_bound_nothing",
+    ),
+    Fault(
+        "bounded costs: a lost outcome costs nothing",
+        "likelihood:lose_trial",
+        drop("trials.evidence[cell] += np.log(min(q, 1.0 - q))"),
+        f"{TRIALS}::test_a_lost_outcome_costs_what_the_worst_one_would",
+    ),
+    Fault(
+        "bounded costs: merging drops outcomes",
+        "likelihood:merge_closest",
+        drop("trials.sums[cell, 2 * b + side, k] += trials.sums[cell, 2 * a + side, k]"),
+        f"{TRIALS}::test_what_is_merged_keeps_every_sum",
+    ),
+    Fault(
+        "bounded costs: what was planned is played as it is",
+        "agent:LeastSquaresAgent.propose",
+        drop("self._certify(self.likelihoods, plan, step, known)"),
+        f"{YES_NO}::test_what_was_played_depends_on_the_likelihood_and_not_on_the_guess",
+    ),
+    Fault(
+        "bounded costs: a mixture is not scaled back",
+        "likelihood:Likelihoods.certify_mixture",
+        swap("INWARD * share / played", "1.0"),
+        f"{YES_NO}::test_a_mixture_is_scaled_back_until_it_is_certified",
+    ),
+    Fault(
+        "bounded costs: a contradiction raises no alarm",
+        "likelihood:Likelihoods.bounds",
+        never("proven < CONTRADICTION"),
+        f"{YES_NO}::test_facts_that_contradict_the_data_raise_the_alarm",
+    ),
+    Fault(
+        "bounded costs: any cost is taken",
+        "agent:checked_costs",
+        never("not 0.0 <= numbers[j] <= 1.0"),
+        f"{YES_NO}::test_a_cost_outside_the_unit_interval_is_refused_and_leaves_no_trace",
+    ),
+)
+
 FAULTS = (
-    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + ROUNDING + AGENTS + LAKES + LEAN_PLANS + MIXTURES
-    + LIVE_USE
+    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + LIKELIHOODS + ROUNDING + AGENTS + LAKES + LEAN_PLANS
+    + MIXTURES + LIVE_USE
 )  # fmt: skip
 
 if __name__ == "__main__":

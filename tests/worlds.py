@@ -74,6 +74,8 @@ def uneven_world(
     threshold=THRESHOLD,
     noise=0.05,
     known_costs=True,
+    cost_kind="gaussian",
+    cost_error=0.0,
 ):
     """Simplex features, γ*_h and θ*_h in [0, 1]^d, Dirichlet rows of μ*_h; every safe feature costs <= 0.4."""
     rng = np.random.default_rng(seed)
@@ -96,6 +98,8 @@ def uneven_world(
         "threshold": (threshold,) * constraints,
         "noise": tuple(noise * (1 + j) for j in range(constraints)),
         "baseline_cost": costs,
+        "cost_kind": cost_kind,
+        "baseline_cost_error": cost_error,
     }
     if finite:
         safe = rng.integers(0, rays + 1, size=states)  # a_0 has another index in every state

@@ -11,6 +11,7 @@ Array = NDArray[np.float64]
 State = Any
 StateKey = Hashable
 Origin = Literal["theorem", "tuned", "exact", "none"]
+Proof = Literal["radius", "likelihood"]
 
 Bounded = Literal["cost", "expected cost", "realised cost"]
 """What a bound bounds: the mean cost of an action, its mean over the agent's own draw, or what will be measured."""
@@ -62,7 +63,9 @@ class CostBound:
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
     beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. A bound
     on the "realised cost" holds for what is measured, with probability 1 − `exceedance` at each step. `lost` is how
-    many costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`).
+    many costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`). `kind`
+    says how it was proven: by a radius, or, for a cost in [0, 1], by a likelihood ratio; the radius has then only
+    steered the choice.
     """
 
     bound: float
@@ -75,6 +78,7 @@ class CostBound:
     exceedance: float = 0.0
     lost: int = 0
     lost_as: Literal["at-random", "worst-case"] = "at-random"
+    kind: Proof = "radius"
 
     @property
     def margin(self) -> float:

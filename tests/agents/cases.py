@@ -11,7 +11,7 @@ from tether.agents.agent import arrays_in
 from tether.agents.slucb import EXPLORERS
 from tether.agents.testing import Contract, essence
 from tether.lab.worlds.linear_mdp import Streams
-from worlds import many_actions, small_world, stationary_world, two_constraints
+from worlds import many_actions, small_world, stationary_world, two_constraints, uneven_world
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,22 @@ def _cases():
         "lsvi-told-finite": _lsvi(two_constraints(finite=True), "exact", told=True, replan="on-doubling"),
         "lsvi-penalised": _lsvi(star, "none", penalty=0.9),
         **_lean_cases(star, unknown, still),
+        **_bounded_cases(),
+    }
+
+
+def _bounded_cases():
+    """Costs in [0, 1], certified by likelihood ratios: every kind of action set and of knowledge of safe costs."""
+    yes_no = {"seed": 7, "cost_kind": "bounded"}
+    return {
+        "bounded": _slucb(uneven_world(**yes_no)),
+        "bounded-finite": _slucb(uneven_world(**yes_no, finite=True, threshold=0.6), condition_on="all"),
+        "bounded-unknown": _slucb(uneven_world(**yes_no, known_costs=False, threshold=0.95)),
+        "bounded-roughly": _slucb(uneven_world(**yes_no, cost_error=0.02)),
+        "bounded-lean": _slucb(uneven_world(**yes_no), backup="lean"),
+        "bounded-and-gaussian": _slucb(uneven_world(7, constraints=2, cost_kind=("bounded", "gaussian"))),
+        "bounded-pooled": _slucb(uneven_world(**yes_no, same_stages=True), pooled=True, condition_on="state"),
+        "rslucb-bounded": _rslucb(uneven_world(**yes_no, finite=True)),
     }
 
 
@@ -103,7 +119,7 @@ RANDOMISED = [name for name in CASES if name.startswith("rslucb")]
 """Agents that draw their actions: one number of their own stream per decision, so being asked moves the stream."""
 
 
-LEAN = [name for name in CASES if name.startswith("lean")]
+LEAN = [name for name in CASES if name.startswith(("lean", "bounded-lean"))]
 """Agents that keep no plan per state, so that no state can be registered and no study can read one off."""
 
 
@@ -116,6 +132,8 @@ def make_known(agent, states):
 def learned(agent):
     """The sums, and whatever is kept with them, by name."""
     groups = {"costs": agent.costs, "values": agent.values}
+    if agent.likelihoods is not None:
+        groups["trials"] = agent.likelihoods.trials
     flat = {name: essence(array) for part, group in groups.items() for name, array in arrays_in(group, part)}
     return {**flat, "visited": essence(agent.visited)}
 

@@ -267,11 +267,12 @@ def test_the_smallest_radius_is_the_smallest_of_its_certified_sets(seed, d, coun
 
 
 def test_the_grid_is_in_units_of_the_first_features_squared_norm_and_then_stays():
-    """A zero says nothing about the size of features; ‖(0.3, 0.4)‖² = 0.25; what comes later changes nothing."""
-    costs = new_costs(1, 2, 1, 1.0)
-    for x, unit in (([0.0, 0.0], 1.0), ([0.3, 0.4], 0.25), ([0.0, 0.5], 0.25)):
-        observe_cost(costs, 0, np.array(x), np.zeros(1), np.zeros((3, 2)))
-        np.testing.assert_allclose(costs.grid[0], unit * GRID, rtol=1e-15)
+    """‖(0.3, 0.4)‖² = 0.25; what comes later changes nothing, nor does it after a zero, which says nothing of sizes."""
+    for first, unit in (([0.3, 0.4], 0.25), ([0.0, 0.0], 1.0), ([3e-9, 4e-9], 2.5e-17), ([1e-160, 0.0], 1e-200)):
+        costs = new_costs(1, 2, 1, 1.0)
+        for x in (first, [0.0, 0.5], [3e-9, 4e-9]):
+            observe_cost(costs, 0, np.array(x), np.zeros(1), np.zeros((3, 2)))
+            np.testing.assert_allclose(costs.grid[0], unit * GRID, rtol=1e-14)
 
 
 @law

@@ -14,11 +14,15 @@ from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_che
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.agents.likelihood import Contradiction, Likelihoods
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.check.monitor import Monitor
 from tether.errors import AssumptionError, InputError, StateFileError, TetherError
+from tether.kernels.bound import bound_at
 from tether.kernels.compiled import replaced
 from tether.kernels.model import (
+    ALARM,
+    BEST,
     ENDED,
     KNOWN,
     MEASURED,
@@ -49,6 +53,7 @@ from tether.records import (
     Decision,
     Mixture,
     Origin,
+    Proof,
     Radius,
     Reason,
     State,
@@ -241,13 +246,20 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
             f"cost must be {m} finite number(s), but is {cost!r}. "
             "If it was not measured, pass None: it counts as Problem.lost says."
         )
+    numbers = numbers.reshape(m)
     for j, (lowest, highest) in enumerate(problem.cost_range or ()):
-        if not lowest <= numbers.flat[j] <= highest:
+        if not lowest <= numbers[j] <= highest:
             raise InputError(
-                f"cost {j} is {numbers.flat[j]}, outside the declared cost_range of {lowest} to {highest}, by which "
+                f"cost {j} is {numbers[j]}, outside the declared cost_range of {lowest} to {highest}, by which "
                 "lost costs are counted. Declare a wider one."
             )
-    return numbers.reshape(m)
+    for j in np.flatnonzero(problem.bounded):
+        if not 0.0 <= numbers[j] <= 1.0:
+            raise InputError(
+                f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates '
+                'hold for no others. Scale cost and threshold to [0, 1], or use cost_kind="gaussian" with their σ.'
+            )
+    return numbers
 
 
 def check_decision(t: Transition, order: OutcomeOrder) -> None:
@@ -314,6 +326,9 @@ class LeastSquaresAgent:
         self.scratch = new_scratch(d, m, rows, 1)
         self.lone = new_tables(d, 1, 1, m), new_plan(1, 1, m, d), new_scratch(d, m, 0, 0)  # for one state off the plan
         self.visited = Visited(stages, horizon, m, d) if config.backup == "lean" else None
+        learns = any(problem.bounded) and rules.conditioning != TOLD
+        self.likelihoods = Likelihoods(problem, stages, rules.events, rules.cost_error) if learns else None
+        self._steer()
         self.known: list[KnownState] = []
         self.slots: dict[StateKey, int] = {}
         self.order = OutcomeOrder(stages)
@@ -413,7 +428,7 @@ class LeastSquaresAgent:
     @property
     def watches_outcomes(self) -> bool:
         """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
-        return self.watch is not None or self.config.replan == "on-growth"
+        return self.watch is not None or self.config.replan == "on-growth" or self.likelihoods is not None
 
     @property
     def replans_rarely(self) -> bool:
@@ -484,7 +499,8 @@ class LeastSquaresAgent:
         known = self.look_up(state) if slot is None else self.known[slot]
         if self.plan_version < 0:
             self.plan()
-        if slot is not None and slot < self.current.planned[0] and not self.tripped_by:
+        planned = slot is not None and slot < self.current.planned[0] and self.likelihoods is None
+        if slot is not None and planned and not self.tripped_by:
             return self.decide(step, state, known, self.current, slot), known
         return self.propose(step, state, known), known
 
@@ -502,6 +518,8 @@ class LeastSquaresAgent:
             self._check_pooled(known)
             known = self.adjusted(known)
         plan = self._tripped(step, known) if self.tripped_by else self.choose_alone(step, known)
+        if self.likelihoods is not None and not self.tripped_by:
+            self._certify(self.likelihoods, plan, step, known)
         return self.decide(step, state, known, plan, coin=coin)
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
@@ -525,6 +543,41 @@ class LeastSquaresAgent:
         plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
         choose_alone(self.costs, self.values, self.rules, tables, plan, scratch, step, self.stage_of(step))
         return plan
+
+    def _steer(self) -> None:
+        """Let plans take a bounded cost for one with the σ of its outcomes so far: it ranks, it proves nothing."""
+        if self.likelihoods is not None:
+            for j in self.likelihoods.bounded:
+                self.rules.noise[j] = self.likelihoods.spread(j)
+
+    def _certify(self, likelihoods: Likelihoods, plan: Plan, step: int, known: KnownState) -> None:
+        """Cut what a plan of one entry would play to what is proven of bounded costs (docs/theory.md section 14)."""
+        reason, stage, costs = int(plan.reason[0, 0]), self.stage_of(step), known.baseline_cost[step]
+        if reason == ENDED:
+            return
+        try:
+            if self.mixes and reason == BEST:
+                likelihoods.certify_mixture(plan, stage, known, costs)
+            elif plan.row[0, 0] < 0:
+                likelihoods.give_up(plan, stage, known, costs, reason)
+            elif known.actions.is_star:
+                likelihoods.certify_ray(plan, stage, known, costs)
+            else:
+                likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
+        except Contradiction:
+            likelihoods.give_up(plan, stage, known, costs, ALARM)
+
+    def _ranked(self, known: KnownState) -> list[tuple[int, Array]]:
+        """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds."""
+        tables, _, scratch = self.lone
+        lengths, scores = scratch.work[0], scratch.work[3]
+        rows = [i for i in range(len(known.actions.endpoints)) if lengths[i] > 0.0]
+        better = [i for i in rows if scores[i] > scores[known.actions.baseline]]
+        constraints = range(self.problem.constraints)
+        return [
+            (i, np.array([bound_at(self.rules, tables, scratch, 0, 0, i, j, 1.0) for j in constraints]))
+            for i in sorted(better, key=lambda i: -float(scores[i]))
+        ]
 
     def _tripped(self, step: int, known: KnownState) -> Plan:
         """a_0(s) and its declared cost: a test of the assumptions has failed, and nothing that rests on them counts."""
@@ -563,8 +616,9 @@ class LeastSquaresAgent:
         costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
         problem, known_to_all = self.problem, zip(self.rules.threshold, self.problem.threshold, strict=True)
         taus = [tau if isfinite(told) else float(told) for told, tau in known_to_all]  # infinite: no constraint
-        bounds = plan.bound[at, slot] + problem.reserve
-        limits = zip(bounds, taus, plan.radius[at], costs, problem.misfit, strict=True)
+        bounds, learned = plan.bound[at, slot] + problem.reserve, self.likelihoods is not None
+        kinds: list[Proof] = ["likelihood" if learned and bounded else "radius" for bounded in problem.bounded]
+        limits = zip(bounds, taus, plan.radius[at], costs, problem.misfit, kinds, strict=True)
         origin, facts, lost = self.origins[0], int(plan.facts[at]), int(self.lost[self.stage_of(step)])
         return Decision(
             id=self.decisions,
@@ -578,7 +632,7 @@ class LeastSquaresAgent:
                 CostBound(
                     bound=float(bound),
                     threshold=tau,
-                    radius=Radius(float(radius), origin),
+                    radius=Radius(float(radius), origin if kind == "radius" else "theorem"),
                     baseline_cost=float(cost),
                     bounds=self.bounds,
                     facts=facts,
@@ -586,8 +640,9 @@ class LeastSquaresAgent:
                     exceedance=problem.exceedance if problem.limit == "realised" else 0.0,
                     lost=lost,
                     lost_as=problem.lost,
+                    kind=kind,
                 )
-                for bound, tau, radius, cost, misfit in limits
+                for bound, tau, radius, cost, misfit, kind in limits
             ),
             value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -675,6 +730,7 @@ class LeastSquaresAgent:
         that may do to the estimate is added to the radius (docs/theory.md section 18).
         """
         stage, costs, off = self.stage_of(outcome.step), outcome.cost, self.rules.misfit
+        self._learn_trials(stage, outcome)
         if costs is None:
             self.lost[stage] += 1
             if self.problem.lost == "worst-case":
@@ -687,6 +743,16 @@ class LeastSquaresAgent:
             self.watch.observe(outcome.step, outcome.feature, outcome.cost, outcome.reward, outcome.key)
         self.data_version += 1
 
+    def _learn_trials(self, stage: int, outcome: CostOutcome) -> None:
+        """Count the outcome of bounded costs; one that was lost counts at its worst, or not at all."""
+        if self.likelihoods is None:
+            return
+        if outcome.cost is not None:
+            self.likelihoods.observe(stage, outcome.feature, outcome.cost)
+        elif self.problem.lost == "worst-case":
+            self.likelihoods.lose(stage, outcome.feature)
+        self._steer()
+
     def remember(self, stage: int, phi_0: Array, baseline_cost: Array) -> None:
         """Remember the safe cost (M,) of one state: γ* satisfies ⟨γ*, f⟩ = τ_s, up to the declared error."""
         f, cost = np.array(phi_0, dtype=np.float64), np.array(baseline_cost, dtype=np.float64)
@@ -694,6 +760,8 @@ class LeastSquaresAgent:
             remember(self.costs, stage, f, cost, self.rules.gamma_norm, self.scratch.vectors)
         else:
             remember_roughly(self.costs, stage, f, cost)
+        if self.likelihoods is not None:
+            self.likelihoods.remember(stage, f, cost)
 
     def _fact_of(self, t: Transition) -> Fact | None:
         """The fact about the state that an outcome belongs to, if it is to be remembered."""
@@ -725,7 +793,14 @@ class LeastSquaresAgent:
 
     def arrays(self) -> Arrays:
         """Every array that the future depends on, but for a lean backup's, by its dotted name."""
-        groups = {"tables": self.tables, "plan": self.current, "costs": self.costs, "values": self.values}
+        groups: dict[str, Any] = {
+            "tables": self.tables,
+            "plan": self.current,
+            "costs": self.costs,
+            "values": self.values,
+        }
+        if self.likelihoods is not None:
+            groups["trials"] = self.likelihoods.trials
         named = {name: array for part, group in groups.items() for name, array in arrays_in(group, part)}
         return {**named, "planned_growth": self.planned_growth, "lost": self.lost}
 
@@ -796,6 +871,9 @@ class LeastSquaresAgent:
         self.costs, self.values = filled(self.costs, "costs", arrays), filled(self.values, "values", arrays)
         self.planned_growth = np.asarray(arrays["planned_growth"], dtype=np.float64)
         self.lost = np.asarray(arrays["lost"], dtype=np.int64)
+        if self.likelihoods is not None:
+            self.likelihoods.trials = filled(self.likelihoods.trials, "trials", arrays)
+            self._steer()
         self._make_room()
         self.known = [state_file.known_state(self.tables, key, slot) for key, slot in self.slots.items()]
 

@@ -15,10 +15,11 @@ from typing import Any, Self
 import numpy as np
 
 from tether.agents.agent import LeastSquaresAgent, check_step
+from tether.agents.likelihood import Contradiction
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.bound import bound_at, examine, fit_costs, limit_lengths
-from tether.kernels.model import BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, Plan, new_plan
+from tether.kernels.model import ALARM, BASELINE_BEST, BEST, BOUND_0, ENDED, ONLY_BASELINE, Plan, new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.radius import value_radius_at
 from tether.kernels.ridge import project_rows
@@ -93,13 +94,22 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     trouble = examine(rules, tables, plan, scratch, 0, 0, 0) if np.isnan(known.final_reward) else ENDED
     lengths, bounds = scratch.work[0, :count], np.empty((count + 1, constraints))
     scratch.work[:2] = 1.0
+    likelihoods = agent.likelihoods
+    proven = likelihoods.bounded if likelihoods is not None else []
     for j in range(constraints):
-        limit_lengths(rules, tables, scratch, 0, 0, j)
+        if j not in proven:
+            limit_lengths(rules, tables, scratch, 0, 0, j)
     if trouble != BEST:
         lengths[:] = 0.0
     bounds[count] = scratch.state[BOUND_0]
     for i in range(count):
         bounds[i] = [bound_at(rules, tables, scratch, 0, 0, i, j, float(lengths[i])) for j in range(constraints)]
+    if likelihoods is not None and trouble != ENDED:
+        try:
+            likelihoods.certify_all(lengths, bounds, stage, known, known.baseline_cost[step])
+        except Contradiction:
+            trouble = ALARM
+            lengths[:] = 0.0
     lengths[~(bounds[:count] <= rules.threshold).all(axis=1)] = 0.0  # a NaN is not under τ
     if not actions.is_star:
         lengths[actions.baseline] = 0.0  # listed once, as a_0

@@ -1,6 +1,7 @@
 """SLUCB-QVI: Algorithm 1, with the explorers, radii and conditionings of docs/theory.md sections 4 to 7 and 17."""
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -94,6 +95,12 @@ class SlucbConfig(LeastSquaresConfig):
         )
 
 
+def expected_noise(problem: Problem) -> tuple[float, ...]:
+    """σ of each cost; of a bounded one, that of a yes/no cost whose mean is τ."""
+    limits = zip(problem.noise, problem.threshold, problem.bounded, strict=True)
+    return tuple(sqrt(min(max(tau * (1.0 - tau), 1e-6), 0.25)) if bounded else sigma for sigma, tau, bounded in limits)
+
+
 def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rules:
     """The rules of Algorithms 1 and 2."""
     m, known, error = problem.constraints, problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
@@ -107,7 +114,7 @@ def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rul
         conditioning=KNOWN if known and problem.is_exact else MEASURED,
         memory=MEMORY[config.condition_on] if known else STATE,
         radius_kind=RADII[radius] if isinstance(radius, str) else TUNED,
-        reduces_radius=config.explorer != "paper",
+        reduces_radius=config.explorer != "paper" and not all(problem.bounded),  # a guess raises no alarm
         cost_error=error if known else np.full(m, np.inf),
         misfit=misfit,
         events=config.stages(problem) * m / problem.confidence,
@@ -143,7 +150,7 @@ class SlucbQvi(LeastSquaresAgent):
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
         config = (config or SlucbConfig()).settled(problem, mixes=self.mixes)
-        default = default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension)
+        default = default_cost_ridge(expected_noise(problem), problem.gamma_norm, problem.dimension)
         cost_ridge = default if config.cost_ridge is None else config.cost_ridge
         rules = slucb_rules(problem, config, cost_ridge)
         if rules.warms_up and not config.episodes:

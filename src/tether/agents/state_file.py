@@ -21,6 +21,7 @@ from tether import __version__
 from tether.errors import InputError, StateFileError
 from tether.files import written_whole
 from tether.kernels.compiled import KERNEL
+from tether.kernels.likelihood import ATOMS
 from tether.kernels.model import Tables
 from tether.kernels.plan import Visited
 from tether.kernels.ridge import PENDING
@@ -125,6 +126,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "dimension": int(problem.dimension),
         "threshold": list(problem.threshold),
         "noise": list(problem.noise),
+        "cost_kind": list(problem.cost_kind),
         "gamma_norm": list(problem.gamma_norm),
         "confidence": problem.confidence,
         "baseline_cost_known": problem.baseline_cost is not None,
@@ -226,9 +228,22 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
         values = np.asarray(saved[name], dtype=np.float64)
         if not ((values >= 0) & (values <= most)).all():
             raise InputError(f"{name!r} leaves its range, 0 to {most}")
+    if "trials.atoms" in fresh:
+        check_trials(saved)
     planned = np.asarray(saved["plan.row"], dtype=np.int64)[:, :states]
     if not ((planned >= -1) & (planned < np.diff(start))).all():
         raise InputError("its plan names an action that does not exist")
+
+
+def check_trials(saved: Arrays) -> None:
+    """Refuse counts and indices of atoms and facts that compiled code must not follow."""
+    atoms, closest = (np.asarray(saved[f"trials.{name}"], dtype=np.float64) for name in ("atoms", "closest"))
+    counts = ((atoms >= 0) & (atoms <= ATOMS)).all()
+    places = ((closest[:, :2] >= 0) & (closest[:, :2] < ATOMS)).all()
+    facts = np.asarray(saved["trials.fact_count"], dtype=np.float64)
+    held = ((facts >= 0) & (facts <= saved["trials.facts"].shape[1])).all()
+    if not (counts and places and held and (np.asarray(saved["trials.weight"], dtype=np.float64) >= 0.0).all()):
+        raise InputError("its outcomes of bounded costs are not such as an agent counts")
 
 
 def _numbers(

@@ -187,7 +187,9 @@ def bounds_are_true(contract: Contract, seed: int = 37, episodes: int = 60) -> l
 def the_safe_action_is_always_allowed(contract: Contract) -> None:
     """Whatever the data say, there is a decision; costs far over τ leave a_0, or what is still certified."""
     agent, problem = contract.make(), contract.world.problem
-    absurd = tuple(100.0 * tau for tau in problem.threshold)
+    absurd = tuple(
+        1.0 if yes_no else 100.0 * tau for tau, yes_no in zip(problem.threshold, problem.bounded, strict=True)
+    )
     play(contract.world, agent, contract.streams(38), 12, outcome=lambda _, seen: replace(seen, cost=absurd))
     agent.plan()
     for state, step in product(problem.states or (), range(problem.horizon)):

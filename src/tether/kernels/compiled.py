@@ -35,6 +35,7 @@ Class = TypeVar("Class", bound=type)
 
 SOURCES = (
     "kernels/ridge.py",
+    "kernels/likelihood.py",
     "kernels/model.py",
     "kernels/radius.py",
     "kernels/bound.py",

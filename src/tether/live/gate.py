@@ -19,8 +19,8 @@ from tether.records import Action, Array, CostBound, Mixture, StarAction
 ULP = 2.0**-52
 
 GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Ridges of the mixtures behind the theorem's radius, in units of the squared norm of the first feature (1 if that is 0)
-(docs/guarantee.md)."""
+"""Ridges of the mixtures behind the theorem's radius, in units of the squared norm of the first feature (1 if it is 0):
+docs/guarantee.md."""
 
 AMPLIFIED = 1e4
 """A fact is left out if errors of 1 in the facts could then move its own cost by more than this."""

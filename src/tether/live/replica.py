@@ -318,6 +318,11 @@ class Learner:
 def terms_of(agent: SlucbQvi) -> Terms:
     """What the gate is told of this agent: constants of the problem, never a number that the learner computed."""
     problem, config = agent.problem, agent.config
+    if any(problem.bounded):
+        raise InputError(
+            'cost_kind="bounded" has no gate yet, so nothing is served live with it: no second code recomputes a '
+            'likelihood-ratio bound. Use cost_kind="gaussian" with noise=0.5, which holds for every cost in [0, 1].'
+        )
     memory: Literal["state", "visited", "all"] = "state" if agent.rules.memory == STATE else config.condition_on
     return Terms(
         memory=memory,

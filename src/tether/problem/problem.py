@@ -53,7 +53,10 @@ class Problem:
     Attributes:
         horizon: H, steps per episode; H = 1 is the safe contextual bandit.
         threshold: τ, or one per constraint. Each *step* must keep each cost under its τ.
-        noise: σ of the sub-Gaussian noise on observed costs (Assumption 3), or one per constraint.
+        noise: σ of the sub-Gaussian noise on observed costs (Assumption 3), or one per constraint; None, or left out,
+            where `cost_kind` is "bounded".
+        cost_kind: "gaussian", or "bounded" for costs in [0, 1] such as accidents, or one of them per constraint. A
+            bounded cost needs neither noise nor gamma_norm: its certificates are likelihood ratios (theory, 14).
         dimension: d.
         actions: state -> FiniteActions or StarActions, the set D(s) with the safe action in it.
         baseline_cost: τ_h(s): one number per constraint for all steps and states, a function (step, state) -> τ_h(s),
@@ -90,10 +93,11 @@ class Problem:
 
     horizon: int
     threshold: tuple[float, ...]
-    noise: tuple[float, ...]
     dimension: int
     actions: Callable[[State], ActionSet]
     baseline_cost: Callable[[int, State], float | Sequence[float]] | None
+    noise: tuple[float, ...] = ()
+    cost_kind: str | Sequence[str] = "gaussian"
     baseline_cost_error: tuple[float, ...] = (0.0,)
     misfit: tuple[float, ...] = (0.0,)
     reward_noise: float = 0.0
@@ -113,9 +117,15 @@ class Problem:
     cost_range: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
+        self._settle_kinds()
         check_options(self, LIMITS)
         if not isinstance(self.noise_scales, bool):
             raise InputError(f"noise_scales must be True or False, but is {self.noise_scales!r}.")
+        if any(self.bounded) and (self.limit == "realised" or any(np.array(self.misfit)[list(self.bounded)])):
+            raise InputError(
+                'cost_kind="bounded" is certified by the likelihood of costs whose mean is exactly linear: it cannot be '
+                'combined with misfit or limit="realised". Use cost_kind="gaussian" with noise=0.5.'
+            )
         if self.noise_scales and self.limit == "expected":
             raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
         if not self.gamma_norm:
@@ -174,6 +184,33 @@ class Problem:
     def is_exact(self) -> bool:
         """Whether a declared safe cost is an exact fact about γ*: no error bar, and costs that are exactly linear."""
         return not any(self.baseline_cost_error) and not any(self.misfit)
+
+    @property
+    def bounded(self) -> tuple[bool, ...]:
+        """Which costs lie in [0, 1] and are certified by likelihood ratios."""
+        return tuple(kind == "bounded" for kind in self.cost_kind)
+
+    def _settle_kinds(self) -> None:
+        """One kind per constraint, and σ = 1/2, which holds for every cost in [0, 1], where a bounded one has none."""
+        count = int(np.size(self.threshold))
+        kinds = (self.cost_kind,) * count if isinstance(self.cost_kind, str) else tuple(self.cost_kind)
+        if len(kinds) != count or not set(kinds) <= set(COST_KINDS):
+            raise InputError(
+                f"cost_kind must be one of {COST_KINDS}, or one per constraint ({count}), but is {self.cost_kind!r}."
+            )
+        settle(self, cost_kind=kinds)
+        given: Sequence[float | None] = self.noise if isinstance(self.noise, Sequence | np.ndarray) else (self.noise,)
+        noise: list[float | None] = list(given) * (count if len(given) == 1 else 1) or [None] * count
+        if len(noise) == count and None in noise:
+            noise = [
+                BOUNDED_NOISE if n is None and kind == "bounded" else n for n, kind in zip(noise, kinds, strict=True)
+            ]
+            if None in noise:
+                raise AssumptionError(
+                    f"noise must be > 0 and finite (Assumption 3), but constraint {noise.index(None)} has none: state "
+                    'an upper bound σ on the noise of its costs, or, if they lie in [0, 1], set cost_kind="bounded".'
+                )
+            settle(self, noise=tuple(noise))
 
     def check(self, log: Any = None, **options: Any) -> "Report":
         """Test every assumption that can be tested: a printable Report. `log`: Transitions or arrays, if there are any.
@@ -322,6 +359,11 @@ class Problem:
             problem.look_up(int(state))
         return problem
 
+
+COST_KINDS = ("gaussian", "bounded")
+
+BOUNDED_NOISE = 0.5
+"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what tests of assumptions use for bounded costs."""
 
 LIMITS = {
     "threshold": Limit("a number τ", lambda tau: tau > -inf),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import erf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +171,9 @@ class LinearMDP:
             out[0] = self.rewards[state, action]
         if self.arrival_cost is not None:
             out[1:] = self.arrival_cost[:, following]
+        elif any(self.problem.bounded):
+            for j in np.flatnonzero(self.problem.bounded):  # yes with probability c: the normal number as a uniform one
+                out[1 + j] = float(0.5 + 0.5 * erf(normal[j] / sqrt(2.0)) < gamma[j] @ feature)
         reward, *costs = out.tolist()
         return reward, costs[0] if len(costs) == 1 else tuple(costs), following
 

@@ -1,0 +1,151 @@
+"""Yes/no costs: trials until a threshold is certified, with σ = 1/2 and by likelihood ratios; and the times.
+
+    python benchmarks/yes_no.py            prints the table of docs/guarantee.md and the times
+
+The true risk is τ/4 everywhere; features are uniform on the simplex, and nothing is known of safe costs. The table
+counts trials until the bound of the mean feature is at most τ (δ = 0.01, median of three seeds).
+"""
+
+import argparse
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from tether import Problem, SlucbConfig, SlucbQvi, Transition, synthetic
+from tether.agents.slucb import slucb_rules
+from tether.kernels.likelihood import NEWTON_STEPS, load_rows, new_dual, new_trials, observe_trial, upper_cost
+from tether.kernels.radius import cost_radius, default_cost_ridge
+from tether.kernels.ridge import new_costs, observe_cost, refresh_spectrum
+from tether.lab.simulate import simulate
+from tether.lab.worlds.linear_mdp import Streams
+from tether.problem.action_sets import StarActions
+
+DELTA = 0.01
+MOST = 300_000
+
+
+def trials_needed(dimension: int, tau: float, seed: int, kind: str) -> int | None:
+    """Trials until the bound of the middle of the simplex is at most τ; None if MOST are not enough."""
+    rng = np.random.default_rng(seed)
+    middle = np.full(dimension, 1.0 / dimension)
+    gamma, n, due = np.full(dimension, tau / 4.0), 0, 16
+    trials, dual = new_trials(1, dimension, 1.0, np.sqrt(dimension)), new_dual(dimension)
+    problem = _problem(dimension, tau, kind)
+    ridge = default_cost_ridge((0.5,), problem.gamma_norm, dimension)
+    costs, rules = new_costs(1, dimension, 1, ridge), slucb_rules(problem, SlucbConfig(), ridge)
+    work = np.zeros((3, dimension))
+    while n < MOST:
+        x = rng.dirichlet(np.ones(dimension))
+        z = float(rng.random() < x @ gamma)
+        n += 1
+        if kind == "bounded":
+            observe_trial(trials, 0, x, z, dual)
+        else:
+            observe_cost(costs, 0, x, np.array([z]), work)
+        if n == due:
+            due = int(1.05 * due) + 1
+            if kind == "bounded":
+                load_rows(trials, 0, dual)
+                bound = upper_cost(trials, 0, middle, np.log(1.0 / DELTA), NEWTON_STEPS, dual)
+            else:
+                refresh_spectrum(costs)
+                inverse = np.linalg.inv(costs.gram[0])
+                width = np.sqrt(middle @ inverse @ middle)
+                bound = middle @ inverse @ costs.moment[0, 0] + cost_radius(costs, rules, 0, 0) * width
+            if bound <= tau:
+                return n
+    return None
+
+
+def _problem(dimension: int, tau: float, kind: str) -> Problem:
+    ends = np.eye(dimension)
+    more = {"cost_kind": "bounded"} if kind == "bounded" else {"noise": 0.5}
+    return Problem(
+        horizon=1,
+        threshold=tau,
+        dimension=dimension,
+        actions=lambda state: StarActions(ends[0], ends),
+        baseline_cost=None,
+        confidence=DELTA,
+        **more,
+    )
+
+
+def print_table() -> None:
+    """Trials, σ = 1/2 against likelihood ratio."""
+    print("| d | τ | σ = 1/2 | likelihood ratio | ratio |\n|---|---|---|---|---|")
+    for dimension in (2, 5, 10):
+        for tau in (0.2, 0.1, 0.05, 0.01):
+            medians = []
+            for kind in ("gaussian", "bounded"):
+                found = [trials_needed(dimension, tau, seed, kind) or MOST for seed in range(3)]
+                medians.append(int(np.median(found)))
+            plain, ratio = medians
+            more = "over " if plain == MOST else ""
+            print(f"| {dimension} | {tau:g} | {more}{plain} | {ratio} | {more}{plain / ratio:.1f} |", flush=True)
+
+
+def decision_times(dimension: int, rays: int, rounds: int, kind: str, states: int = 3) -> np.ndarray:
+    """Seconds of each `act` (N rays, known safe costs), and of the whole run: (rounds + 1,)."""
+    rng = np.random.default_rng(0)
+    gamma = rng.uniform(0.0, 0.4, dimension)
+    gamma[0] = 0.01
+    starts = 0.1 * rng.dirichlet(np.ones(dimension), states)
+    starts[:, 0] += 0.9
+    ends = rng.dirichlet(np.full(dimension, 0.5), (states, rays))
+    more = {"cost_kind": "bounded"} if kind == "bounded" else {"noise": 0.5}
+    problem = Problem.from_rays(
+        phi_0=starts, endpoints=ends, baseline_cost=(starts @ gamma)[None], horizon=1, threshold=0.1, **more
+    )
+    agent, theta, times = SlucbQvi(problem), rng.uniform(0.0, 1.0, dimension), np.zeros(rounds + 1)
+    for x in rng.dirichlet(np.ones(dimension), 2000):  # every direction has been seen, and all atoms are in use
+        agent.observe(Transition(0, 0, x, float(x @ theta), float(rng.random() < x @ gamma)))
+    begun = time.thread_time()
+    for i in range(rounds):
+        agent.plan()
+        before = time.thread_time()  # what other processes take on a shared machine does not count
+        decision = agent.act(0, int(rng.integers(states)))
+        times[i] = time.thread_time() - before
+        cost = float(rng.random() < decision.feature @ gamma)
+        agent.observe(decision.outcome(reward=float(decision.feature @ theta), cost=cost))
+    times[-1] = time.thread_time() - begun
+    return times
+
+
+def study_ratio(episodes: int = 1000) -> float:
+    """A run of the synthetic world with yes/no costs over one with σ = 1/2, which runs in compiled blocks."""
+    seconds = []
+    for kind in ("gaussian", "bounded"):
+        streams = Streams.from_seed(1)
+        world = synthetic(streams.instance, noise=0.5)
+        world = replace(world, problem=replace(world.problem, cost_kind=kind))
+        begun = time.thread_time()
+        simulate(world, SlucbQvi(world.problem), episodes, streams)
+        seconds.append(time.thread_time() - begun)
+    print(
+        f"{episodes} episodes of the synthetic world: {seconds[0]:.2f} s with σ (compiled), {seconds[1]:.2f} s yes/no"
+    )
+    return seconds[1] / seconds[0]
+
+
+def main() -> None:
+    """The table, then the times."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times-only", action="store_true")
+    if not parser.parse_args().times_only:
+        print_table()
+    for dimension, rays in ((5, 100), (20, 100)):
+        both = {kind: decision_times(dimension, rays, 1000, kind) for kind in ("gaussian", "bounded")}
+        for kind, times in both.items():
+            middle, late = np.quantile(times[:-1], [0.5, 0.99]) * 1e3
+            print(
+                f"d = {dimension}, N = {rays}, {kind}: a decision takes {middle:.2f} ms of processor time, p99 "
+                f"{late:.2f} ms; the run {times[-1]:.2f} s"
+            )
+        print(f"the run is {both['bounded'][-1] / both['gaussian'][-1]:.1f} times slower than with σ, step by step")
+    print(f"the study's run is {study_ratio():.1f} times slower")
+
+
+if __name__ == "__main__":
+    main()

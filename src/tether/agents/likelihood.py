@@ -1,0 +1,244 @@
+"""Certificates of costs in [0, 1]: what an agent plans for them is a guess, and is cut to what likelihood ratios prove.
+
+A plan ranks actions by the ordinary regression, with a σ that the data suggest; nothing rests on that. What it would
+play is certified here (docs/theory.md section 14): at the end of the ray, then shortened by convexity; candidate by
+candidate in a finite set; or, for a mixture, scaled back toward a_0.
+"""
+
+from collections.abc import Callable
+from math import inf, log, sqrt
+
+import numpy as np
+
+from tether.kernels.likelihood import (
+    NEWTON_STEPS,
+    TRIVIAL,
+    Trials,
+    keep_fact,
+    load_fact,
+    load_rows,
+    lose_trial,
+    new_dual,
+    new_trials,
+    observe_trial,
+    upper_cost,
+)
+from tether.kernels.model import ALARM, NO_SLACK, ONLY_BASELINE, Plan
+from tether.problem.problem import KnownState, Problem
+from tether.records import Array
+
+CONTRADICTION = -1e-9
+"""A cost in [0, 1] whose upper bound lies below this: the facts contradict the data, or each other."""
+
+CHORDS = 2
+"""How often a ray from a safe action of unknown cost is extended, each time to where a chord of the bound meets τ."""
+
+CANDIDATES = 8
+"""Actions of a finite set that are tried, best score first, before a_0 is played."""
+
+EAGER = 1e-3
+"""A mixture whose planned bound is within this part of τ was held back by that bound."""
+
+INWARD = 1.0 - 1e-12
+"""Lengths are rounded toward the safe action."""
+
+
+class Contradiction(ValueError):
+    """No γ satisfies the data and the facts: misspecification."""
+
+
+class Likelihoods:
+    """Outcomes and facts of the bounded costs, one cell per stage and constraint, and the bounds that they prove.
+
+    Attributes:
+        bounded: numbers of the bounded constraints.
+        trials: the sums that everything is a function of; saved with the agent.
+        cost_error: how far safe costs may be off (M,); infinite where they are unknown.
+    """
+
+    def __init__(self, problem: Problem, stages: int, events: float, cost_error: Array) -> None:
+        self.bounded = [j for j, is_bounded in enumerate(problem.bounded) if is_bounded]
+        self.constraints, self.threshold, self.cost_error = problem.constraints, problem.threshold, cost_error
+        self.log_events = log(events)
+        self.trials = new_trials(
+            stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm)
+        )
+        self.dual = new_dual(problem.dimension)
+
+    @property
+    def fields(self) -> dict[str, Trials]:
+        """What the future depends on, as records of the kernels say it."""
+        return {"trials": self.trials}
+
+    def cell(self, stage: int, j: int) -> int:
+        """Where a stage and constraint are kept."""
+        return stage * self.constraints + j
+
+    def observe(self, stage: int, feature: Array, costs: Array) -> None:
+        """Count one outcome (M,) of every bounded cost."""
+        for j in self.bounded:
+            observe_trial(self.trials, self.cell(stage, j), feature, float(costs[j]), self.dual)
+
+    def lose(self, stage: int, feature: Array) -> None:
+        """Count an outcome that will never be known, at its worst."""
+        for j in self.bounded:
+            lose_trial(self.trials, self.cell(stage, j), feature)
+
+    def remember(self, stage: int, phi_0: Array, costs: Array) -> None:
+        """Remember the safe costs (M,) of one state."""
+        for j in self.bounded:
+            keep_fact(self.trials, self.cell(stage, j), phi_0, float(costs[j]), float(self.cost_error[j]))
+
+    def spread(self, j: int) -> float:
+        """σ that steers plans: that of a yes/no cost with the mean of all outcomes so far, begun at τ."""
+        cells = slice(j, None, self.constraints)
+        mean = (self.trials.accidents[cells].sum() + self.threshold[j]) / (self.trials.total[cells].sum() + 1.0)
+        return sqrt(min(max(mean * (1.0 - mean), 1e-12), 0.25))
+
+    def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[[Array], float]:
+        """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost: if unknown, it lies in [0, τ] (Assumption 2).
+
+        One function at a time: the next call overwrites the rows that this one's function reads.
+        """
+        cell, error, f = self.cell(stage, j), float(self.cost_error[j]), np.array(phi_0)  # kernels want writable arrays
+        load_rows(self.trials, cell, self.dual)
+        if error == inf:
+            load_fact(self.trials, self.dual, f, 0.5 * self.threshold[j], 0.5 * self.threshold[j])
+        else:
+            load_fact(self.trials, self.dual, f, cost, error)
+
+        def bound(x: Array) -> float:
+            proven = float(upper_cost(self.trials, cell, np.array(x), self.log_events, NEWTON_STEPS, self.dual))
+            if proven < CONTRADICTION:
+                raise Contradiction(
+                    f"no cost vector in [0, 1] explains the data and the safe costs (bound {proven:.3g})"
+                )
+            return max(proven, 0.0)
+
+        return bound
+
+    def safe_bound(self, stage: int, j: int, phi_0: Array, cost: float) -> float:
+        """An upper bound on the cost of a_0: declared, proven, or (since a_0 is declared safe) τ.
+
+        Raises Contradiction where the data rule out what was declared.
+        """
+        error = float(self.cost_error[j])
+        proven = self.bounds(stage, j, phi_0, cost)(phi_0)
+        return cost if error == 0.0 else min(cost + error if error < inf else self.threshold[j], proven)
+
+    def ray(self, stage: int, j: int, known: KnownState, cost: float, end: Array) -> tuple[float, float, float]:
+        """How far the ray from f to `end` is certified, and the bounds at its start and there: (α, bound(f), bound(α)).
+
+        The bound is convex along the ray, so that between two points of it the chord is a bound: with a known safe cost
+        it is affine, and one evaluation is enough.
+        """
+        phi_0, tau, exact = known.actions.phi_0, self.threshold[j], self.cost_error[j] == 0.0
+        start = cost if exact else self.safe_bound(stage, j, phi_0, cost)
+        bound = self.bounds(stage, j, phi_0, cost)
+        low, low_bound, high, high_bound = 0.0, start, 1.0, bound(end)
+        if exact and high_bound >= TRIVIAL:
+            bound(phi_0)  # a contradiction shows in every bound but the trivial one
+        if high_bound <= tau:
+            return 1.0, start, high_bound
+        for _ in range(1 if exact else CHORDS):
+            if not low_bound < tau:
+                break
+            at = low + INWARD * (tau - low_bound) / (high_bound - low_bound) * (high - low)
+            chord = low_bound + (at - low) / (high - low) * (high_bound - low_bound)
+            if not low < at <= high or not chord <= tau:
+                break
+            low, low_bound = at, chord
+            if not exact:
+                low_bound = min(chord, bound(phi_0 + at * (end - phi_0)))
+        return low, start, low_bound
+
+    # What a plan of one entry would play, cut to what is proven
+
+    def give_up(self, plan: Plan, stage: int, known: KnownState, costs: Array, reason: int) -> None:
+        """Play a_0, with the bounds on its cost."""
+        plan.row[0, 0], plan.length[0, 0], plan.reason[0, 0] = -1, 0.0, reason
+        plan.mixture[0] = 0.0
+        if known.actions.baseline >= 0 and plan.mixture.shape[1]:
+            plan.mixture[0, known.actions.baseline] = 1.0
+        for j, tau in enumerate(self.threshold):
+            cost, error = float(costs[j]), float(self.cost_error[j])
+            plan.bound[0, 0, j] = cost if error == 0.0 or cost >= tau else tau
+        if reason not in (ALARM, NO_SLACK):
+            for j in self.bounded:
+                plan.bound[0, 0, j] = self.safe_bound(stage, j, known.actions.phi_0, float(costs[j]))
+
+    def certify_ray(self, plan: Plan, stage: int, known: KnownState, costs: Array) -> None:
+        """The chosen ray as far as it is certified. Bounded costs alone may also lengthen it: the score is convex."""
+        end, planned = known.actions.endpoints[plan.row[0, 0]], float(plan.length[0, 0])
+        proven = {j: self.ray(stage, j, known, float(costs[j]), end) for j in self.bounded}
+        length = min(reach for reach, _, _ in proven.values())
+        if len(proven) < self.constraints:
+            length = min(length, planned)
+        bounds = np.empty(self.constraints)
+        for j, tau in enumerate(self.threshold):
+            exact = self.cost_error[j] == 0.0
+            reach, start, there = proven.get(j, (planned, costs[j] if exact else tau, float(plan.bound[0, 0, j])))
+            bounds[j] = start + length / reach * (there - start) if length < reach else there
+        if length > 0.0 and (bounds <= self.threshold).all():  # false for NaN
+            plan.length[0, 0], plan.bound[0, 0] = length, bounds
+        else:
+            self.give_up(plan, stage, known, costs, ONLY_BASELINE)
+
+    def certify_all(self, lengths: Array, bounds: Array, stage: int, known: KnownState, costs: Array) -> None:
+        """Cut the lengths (N,) of all candidates to what is proven, and set their bounds (N + 1, M); a_0's are last."""
+        actions, tau = known.actions, self.threshold
+        for j in self.bounded:
+            bounds[-1, j] = self.safe_bound(stage, j, actions.phi_0, float(costs[j]))
+            for i in np.flatnonzero(lengths > 0.0):
+                reach, start, there = self.ray(stage, j, known, float(costs[j]), actions.endpoints[i])
+                if not actions.is_star and reach < 1.0:
+                    reach = 0.0
+                if reach < lengths[i]:
+                    # the others' bounds are convex along the ray, and at most τ where it starts
+                    share = reach / lengths[i]
+                    origin = np.where(self.cost_error == 0.0, costs, tau)
+                    bounds[i] = origin + share * (bounds[i] - origin)
+                    lengths[i] = reach
+                bounds[i, j] = start + lengths[i] / reach * (there - start) if 0.0 < lengths[i] < reach else there
+
+    def certify_row(
+        self, plan: Plan, stage: int, known: KnownState, costs: Array, ranked: list[tuple[int, Array]]
+    ) -> None:
+        """The first of the ranked rows of a finite set, each with its other bounds (M,), that is proven; else a_0."""
+        for row, bounds in ranked[:CANDIDATES]:
+            end = known.actions.endpoints[row]
+            for j in self.bounded:
+                bounds[j] = self.bounds(stage, j, known.actions.phi_0, float(costs[j]))(end)
+            if (bounds <= self.threshold).all():
+                plan.row[0, 0], plan.length[0, 0], plan.bound[0, 0] = row, 1.0, bounds
+                return
+        self.give_up(plan, stage, known, costs, ONLY_BASELINE)
+
+    def certify_mixture(self, plan: Plan, stage: int, known: KnownState, costs: Array) -> None:
+        """The planned mixture, scaled back toward a_0 until its expected costs are certified.
+
+        Where the plan's own bound on it is τ, it is scaled up if more is proven: the plan wanted more and did not dare.
+        """
+        actions, theta = known.actions, plan.mixture[0, : len(known.actions.endpoints)]
+        if actions.baseline >= 0:
+            theta[actions.baseline] = 0.0
+        played = float(theta.sum())
+        if not played > 0.0:
+            return
+        end = actions.phi_0 + (theta / played) @ (actions.endpoints - actions.phi_0)
+        eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * np.array(self.threshold)).any())
+        proven = {j: self.ray(stage, j, known, float(costs[j]), end) for j in self.bounded}
+        share = min(reach for reach, _, _ in proven.values())
+        share = share if eager and len(proven) == self.constraints else min(share, played)
+        bounds = np.empty(self.constraints)
+        for j, tau in enumerate(self.threshold):
+            start = costs[j] if self.cost_error[j] == 0.0 else tau
+            reach, start, there = proven.get(j, (played, start, float(plan.bound[0, 0, j])))
+            bounds[j] = start + share / reach * (there - start) if share < reach else there
+        if share > 0.0 and (bounds <= self.threshold).all():
+            theta *= INWARD * share / played
+            if actions.baseline >= 0:
+                theta[actions.baseline] = 1.0 - float(theta.sum())
+            plan.bound[0, 0] = bounds
+        else:
+            self.give_up(plan, stage, known, costs, ONLY_BASELINE)

@@ -1,0 +1,188 @@
+"""Agents with bounded costs: what they play is what a likelihood ratio certifies, recomputed from the whole history."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agents.cases import CASES
+from tether import AssumptionError, InputError, Problem, RslucbQvi, SlucbConfig, SlucbQvi, Transition, certified_set
+from tether.agents.likelihood import Likelihoods
+from tether.kernels.likelihood import plain_guess, plug_in
+from tether.lab.worlds.linear_mdp import Streams
+from worlds import simplex_problem, uneven_world
+
+BOUNDED = [name for name in CASES if "bounded" in name]
+
+
+def literal_optimum(history, x, known, events, candidates):
+    """max ⟨γ, x⟩ over {ℓ(γ) >= Λ − log events} from single outcomes (φ, z) and facts (f, τ, e), without atoms.
+
+    Every candidate costs at most 1, too.
+    """
+    cvxpy = pytest.importorskip("cvxpy")
+    gamma, likelihood = cvxpy.Variable(len(x)), 0.0
+    for feature, z, _ in history:
+        p = feature @ gamma
+        likelihood = likelihood + (z * cvxpy.log(p) if z > 0 else 0.0) + ((1 - z) * cvxpy.log(1 - p) if z < 1 else 0.0)
+    least = max(np.sum([evidence for _, _, evidence in history], axis=0)) - np.log(2 * events) if history else 0.0
+    limits = [feature @ gamma >= 0 for feature, _, _ in history] + [feature @ gamma <= 1 for feature, _, _ in history]
+    limits += [candidates @ gamma <= 1.0]
+    limits += [cvxpy.abs(f @ gamma - tau) <= error for f, tau, error in known] + (
+        [likelihood >= least] if history else []
+    )
+    problem = cvxpy.Problem(cvxpy.Maximize(x @ gamma), limits)
+    problem.solve(solver="CLARABEL")
+    return min(float(problem.value), 1.0) if problem.status in ("optimal", "optimal_inaccurate") else 1.0
+
+
+@pytest.mark.parametrize("name", ["bounded", "bounded-roughly", "bounded-and-gaussian", "rslucb-bounded"])
+def test_the_stated_bound_is_never_below_what_the_whole_history_gives(name):
+    """An auditor with the log solves the convex programme over single outcomes; every sixth decision."""
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(38)
+    problem, audited = case.world.problem, 0
+    events, error = agent.rules.events, problem.baseline_cost_error[0]
+    history = [[] for _ in range(problem.horizon)]
+    facts = [[] for _ in range(problem.horizon)]
+    for episode in range(60):
+        state = case.world.reset(streams)
+        agent.plan()
+        for step in range(problem.horizon):
+            d = agent.act(step, state)
+            known = agent.look_up(state)
+            own = (known.actions.phi_0, known.baseline_cost[step, 0], error)
+            if not d.is_baseline and episode % 6 == 5:
+                exact = literal_optimum(
+                    history[step], d.mean_feature, [*facts[step], own], events, known.actions.endpoints
+                )
+                assert exact <= d.evidence[0].bound + 1e-5
+                assert d.evidence[0].kind == "likelihood" and d.evidence[0].bound <= d.evidence[0].threshold
+                audited += 1
+            trials, cell = agent.likelihoods.trials, agent.likelihoods.cell(step, 0)
+            guesses = np.array([plug_in(trials, cell, np.array(d.feature)), plain_guess(trials, cell)])
+            seen = case.world.step(d, streams)
+            agent.observe(seen)
+            z = float(np.atleast_1d(seen.cost)[0])
+            history[step].append((d.feature, z, z * np.log(guesses) + (1.0 - z) * np.log(1.0 - guesses)))
+            facts[step].append(own)
+            state = seen.next_state
+    assert audited >= 10
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_no_action_costs_more_than_it_is_certified_for(name):
+    case = CASES[name]
+    for seed in range(3):
+        agent, streams = case.make(), Streams.from_seed(200 + seed)
+        for _ in range(60):
+            state = case.world.reset(streams)
+            agent.plan()
+            for step in range(case.world.problem.horizon):
+                d = agent.act(step, state)
+                costs = case.world.true_gamma[step] @ d.mean_feature
+                assert (costs <= [b.bound + 1e-9 for b in d.evidence]).all()
+                seen = case.world.step(d, streams)
+                agent.observe(seen)
+                state = seen.next_state
+
+
+@pytest.mark.parametrize("name", [name for name in BOUNDED if not name.startswith("rslucb")])
+def test_the_certified_set_agrees_with_what_the_agent_proposes(name):
+    case, checked = CASES[name], 0
+    agent, streams = case.make(), Streams.from_seed(3)
+    for episode in range(40):
+        state = case.world.reset(streams)
+        agent.plan()
+        for step in range(case.world.problem.horizon):
+            d = agent.act(step, state)
+            if episode % 8 == 7 and not d.is_baseline:
+                options = certified_set(agent, step, state)
+                row = d.action if isinstance(d.action, int) else d.action.ray
+                assert row in options.certified
+                assert (options.bounds[options.certified] <= np.array(case.world.problem.threshold)).all()
+                if all(case.world.problem.bounded):  # else the plan's guess has shortened the ray
+                    np.testing.assert_allclose(options.bounds[row], [b.bound for b in d.evidence], rtol=1e-6)
+                checked += 1
+            seen = case.world.step(d, streams)
+            agent.observe(seen)
+            state = seen.next_state
+    assert checked > 0 or "finite" in name
+
+
+def test_what_was_played_depends_on_the_likelihood_and_not_on_the_guess():
+    """A tuned radius of 0 would certify everything; the likelihood does not care."""
+    world = uneven_world(7, cost_kind="bounded")
+    bold = SlucbQvi(world.problem, SlucbConfig(cost_radius=1e-9))
+    decisions = [bold.act(step, state) for step in range(3) for state in range(4)]
+    for d in decisions:
+        assert d.cost_bound <= d.threshold and d.cost_radius.origin == "theorem"
+        assert (world.true_gamma[d.step] @ d.feature <= d.cost_bound).all()
+
+
+def test_facts_that_contradict_the_data_raise_the_alarm():
+    problem = simplex_problem(2, cost_kind="bounded", noise=None)
+    agent = SlucbQvi(problem)
+    for _ in range(400):  # a_0 never costs anything, though 0.4 was declared
+        agent.observe(replace(agent.act(0, 0).outcome(reward=0.0, cost=0.0), feature=np.array([0.5, 0.5])))
+    d = agent.act(0, 0)
+    assert d.is_baseline and d.reason == "alarm"
+
+
+@pytest.mark.parametrize("cost", [-0.01, 1.01, 7.0])
+def test_a_cost_outside_the_unit_interval_is_refused_and_leaves_no_trace(cost):
+    agent = CASES["bounded"].make()
+    d = agent.act(0, 0)
+    before = agent.likelihoods.trials.total.copy()
+    with pytest.raises(InputError, match=r"bounded.*\[0, 1\]"):
+        agent.observe(d.outcome(reward=0.0, cost=cost, next_state=1))
+    np.testing.assert_array_equal(agent.likelihoods.trials.total, before)
+    agent.observe(d.outcome(reward=0.0, cost=0.5, next_state=1))
+
+
+def test_a_bounded_cost_needs_no_noise_and_another_does():
+    assert simplex_problem(2, cost_kind="bounded", noise=None).noise == (0.5,)
+    assert simplex_problem(2, cost_kind="bounded", noise=()).noise == (0.5,)
+    mixed = simplex_problem(2, constraints=2, cost_kind=("gaussian", "bounded"), noise=(0.3, None))
+    assert mixed.noise == (0.3, 0.5) and mixed.bounded == (False, True)
+    with pytest.raises(AssumptionError, match="constraint 1 has none"):
+        simplex_problem(2, constraints=2, cost_kind=("bounded", "gaussian"), noise=(None, None))
+    with pytest.raises(InputError, match="cost_kind"):
+        simplex_problem(2, cost_kind="poisson")
+    with pytest.raises(AssumptionError, match="noise"):
+        simplex_problem(2, noise=())
+
+
+def test_the_union_is_over_steps_and_constraints():
+    world = uneven_world(7, constraints=2, cost_kind="bounded")
+    assert SlucbQvi(world.problem).likelihoods.log_events == pytest.approx(np.log(3 * 2 / 0.01))
+
+
+def test_a_mixture_is_scaled_back_until_it_is_certified():
+    """Nothing but the safe cost 0.1 is known: other actions cost at most 1, so 0.4/0.9 of any mixture is certified."""
+    features = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    problem = Problem.from_table(
+        features=features, baseline_action=np.array([0]), baseline_cost=[[0.1]], horizon=1, threshold=0.5,
+        cost_kind="bounded",
+    )  # fmt: skip
+    bold = SlucbConfig(cost_radius=1e-9)  # the plan would play the other action alone
+    agent = RslucbQvi(problem, bold, rng=np.random.default_rng(0))
+    for _ in range(5):
+        agent.observe(Transition(0, 0, np.array([0.0, 1.0]), reward=1.0, cost=None))
+    d = agent.act(0, 0)
+    assert d.mixture is not None
+    assert d.mixture.probabilities[1] >= 0.39 / 0.9
+    assert d.mixture.probabilities[1] <= 0.4 / 0.9
+    assert 0.1 + 0.9 * d.mixture.probabilities[1] <= d.cost_bound + 1e-9 <= 0.5 + 1e-9
+
+
+def test_an_outcome_that_is_lost_makes_bounds_larger():
+    problem = simplex_problem(2, cost_kind="bounded", noise=None)
+    kept = Likelihoods(problem, 1, 100.0, np.zeros(1))
+    for x in np.tile(np.eye(2), (40, 1)):
+        kept.observe(0, np.array(x), np.zeros(1))
+    f = np.array([0.5, 0.5])
+    before = kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1]))
+    for _ in range(5):
+        kept.lose(0, np.array([1.0, 0.0]))
+    assert kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1])) > before
