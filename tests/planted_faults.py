@@ -1254,13 +1254,13 @@ LIKELIHOOD = (
     Fault(
         "bounded costs: any cost is taken",
         "agent:checked_costs",
-        never("not 0.0 <= numbers[j] <= 1.0"),
+        never("is_bounded and not 0.0 <= numbers[j] <= 1.0"),
         f"{YES_NO}::test_a_cost_outside_the_unit_interval_is_refused_and_leaves_no_trace",
     ),
 )
 
 FAULTS = (
-    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + LIKELIHOODS + ROUNDING + AGENTS + LAKES + LEAN_PLANS
+    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + LIKELIHOOD + ROUNDING + AGENTS + LAKES + LEAN_PLANS
     + MIXTURES + LIVE_USE
 )  # fmt: skip
 

@@ -253,8 +253,8 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
                 f"cost {j} is {numbers[j]}, outside the declared cost_range of {lowest} to {highest}, by which "
                 "lost costs are counted. Declare a wider one."
             )
-    for j in np.flatnonzero(problem.bounded):
-        if not 0.0 <= numbers[j] <= 1.0:
+    for j, is_bounded in enumerate(problem.bounded):
+        if is_bounded and not 0.0 <= numbers[j] <= 1.0:
             raise InputError(
                 f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates '
                 'hold for no others. Scale cost and threshold to [0, 1], or use cost_kind="gaussian" with their σ.'
