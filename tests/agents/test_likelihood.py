@@ -186,3 +186,23 @@ def test_an_outcome_that_is_lost_makes_bounds_larger():
     for _ in range(5):
         kept.lose(0, np.array([1.0, 0.0]))
     assert kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1])) > before
+
+
+@pytest.mark.parametrize("more", [{"misfit": 0.1}, {"limit": "realised"}])
+def test_what_bounded_costs_cannot_be_combined_with_is_refused(more):
+    with pytest.raises(InputError, match="does not go with misfit or limit"):
+        replace(CASES["bounded"].world.problem, **more)
+
+
+def test_a_lost_yes_or_no_counts_at_its_worst_or_not_at_all():
+    """At random: nothing changes but the count. In the worst case the evidence Λ falls, so that bounds can only grow."""
+    case = CASES["bounded"]
+    for told, changes in (({}, False), ({"lost": "worst-case", "cost_range": (0.0, 1.0)}, True)):
+        agent, streams = SlucbQvi(replace(case.world.problem, **told)), Streams.from_seed(5)
+        for _ in range(5):
+            agent.observe(case.world.step(agent.act(0, 0), streams))
+        before = agent.likelihoods.trials.evidence.copy()
+        agent.lose(agent.act(0, 1).id)
+        assert (agent.likelihoods.trials.evidence < before).any() == changes
+        assert not (agent.likelihoods.trials.evidence > before).any()
+        assert agent.act(0, 0).tightest.lost == 1

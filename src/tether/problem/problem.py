@@ -123,8 +123,8 @@ class Problem:
             raise InputError(f"noise_scales must be True or False, but is {self.noise_scales!r}.")
         if any(self.bounded) and (self.limit == "realised" or any(np.array(self.misfit)[list(self.bounded)])):
             raise InputError(
-                'cost_kind="bounded" is certified by the likelihood of costs whose mean is exactly linear, so it cannot '
-                'be combined with misfit or limit="realised". Use cost_kind="gaussian" with noise=0.5.'
+                'cost_kind="bounded" is certified by the likelihood of costs whose mean is exactly linear: it does not '
+                'go with misfit or limit="realised". Use cost_kind="gaussian" with noise=0.5.'
             )
         if self.noise_scales and self.limit == "expected":
             raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
