@@ -126,9 +126,10 @@ function featurePart(feature, title) {
 }
 
 function restsOn(row, certificate) {
-  const entry = row.entry ?? {};
+  const entry = row.entry ?? {}, limit = (certificate.limits ?? []).find((each) => each.lost);
   return make("dl", { class: "facts" }, ...pairs([
     ["Data version", `${count(certificate.data_version)} outcomes`],
+    ...(limit ? [["Costs never measured", `${count(limit.lost)}, ${limit.lost_as === "worst-case" ? "counted at their worst" : "taken as lost by chance"}`]] : []),
     ["Rests on log entry", count(certificate.seq), " ", hash(certificate.head)],
     ["Model hash", hash(certificate.model_hash)],
     ["This entry", count(entry.seq ?? row.seq), " ", hash(entry.hash)],

@@ -17,11 +17,10 @@ function showTiles(status, series) {
   const perOutcome = series ? meanGain(series) : null;
   const tiles = [
     ["Decisions", count(counts.decisions), counts.decisions ? `${percent(share)} played a₀` : "none yet"],
-    ["Outcomes", count(counts.outcomes), !counts.outcomes ? "none yet" : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
+    ["Outcomes", count(counts.outcomes), !counts.outcomes ? "none yet" : counts.waiting ? `${count(counts.waiting)} wait for earlier ones` : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
     ["Certified actions", percent(status.certified_share), "of the action set, last seen"],
     ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
     ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
-    ["Outcomes that wait", count(counts.waiting ?? 0), counts.waiting ? "for earlier decisions" : `${count(counts.lost ?? 0)} costs were lost`],
     ["Gate refusals", count(counts.gate_refusals ?? 0), "bounds it did not confirm"],
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value, note]) =>
