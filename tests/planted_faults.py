@@ -1003,8 +1003,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: a missing cost counts as 0",
-        "replica:Learner.learn",
-        swap("None if row.cost is None else np.array(row.cost)", "np.array([0.0] if row.cost is None else row.cost)"),
+        "replica:Learner._learned",
+        swap("outcome.cost", "np.zeros(1) if outcome.cost is None else outcome.cost"),
         f"{LIVE}/test_replica.py::test_a_missing_cost_never_changes_the_cost_sums",
     ),
     Fault(

@@ -56,7 +56,7 @@ def changed(told, **new):
             AssumptionError,
             "Assumption 4.*norm 5.19.*feature_norm=",
         ),
-        (Shop, changed(SHOP, features=lambda s, a: np.zeros(3)), AssumptionError, "Append a constant feature"),
+        (Shop, changed(SHOP, features=lambda s, a: np.zeros(3)), AssumptionError, "append a constant feature"),
         (Shop, changed(SHOP, features=lambda s, a: [np.nan, 0.0]), InputError, "not finite"),
         (Shop, changed(SHOP, features=PerDirection(Constant(), 2)), InputError, "PerDirection belongs to rays"),
         (Shop, changed(SHOP, features=OneHot(2), actions=lambda s: [0, 1]), InputError, "give PerAction"),

@@ -5,6 +5,7 @@ by one, as a live system would, and `simulate_any` does so for any Agent. A test
 bit for bit.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -200,7 +201,8 @@ def _features(world: LinearMDP, agent: Agent) -> Array:
     if isinstance(agent, RslucbQvi | AlwaysSafe):
         return agent.planned_features(range(world.state_count))
     steps, states = range(world.problem.horizon), range(world.state_count)
-    ask = getattr(agent, "peek", agent.act)  # an agent of one's own need not tell asking from playing
+    # an agent of one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
+    ask = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
     return np.array([[ask(step, state).mean_feature for state in states] for step in steps])
 
 
