@@ -14,7 +14,6 @@ from tether.check.wizard import ALWAYS_SAFE, MEASURED, QUESTIONS, Answer, declar
 from tether.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGE = (ROOT / "docs" / "choosing.md").read_text()
 ANSWERS = [answer for question in QUESTIONS for answer in question.answers]
 BASICS = {"horizon", "threshold", "noise", "dimension", "actions"}
 NO_MATTER_OF_KNOWLEDGE = {
@@ -22,6 +21,12 @@ NO_MATTER_OF_KNOWLEDGE = {
     "final_reward",
 }  # fmt: skip
 POINTS = np.array([[0.6, 0.2], [0.1, 0.8]])
+
+
+@pytest.fixture
+def written():
+    """docs/choosing.md."""
+    return (ROOT / "docs" / "choosing.md").read_text()
 
 
 def declared(answers):
@@ -69,14 +74,14 @@ def test_the_first_answers_are_the_paper_s_problem():
     )
 
 
-def test_the_page_shows_the_same_questions_answers_and_figures():
+def test_the_page_shows_the_same_questions_answers_and_figures(written):
     for part in page().split("## Measured"):
-        assert part.strip() in PAGE, "copy what `python -m tether.check.wizard` prints into docs/choosing.md"
-    assert f"Always playing safe has {ALWAYS_SAFE}." in PAGE
+        assert part.strip() in written, "copy what `python -m tether.check.wizard` prints into docs/choosing.md"
+    assert f"Always playing safe has {ALWAYS_SAFE}." in written
 
 
-def test_the_pipe_on_the_page_has_an_answer_to_each_question():
-    (line,) = [line for line in PAGE.splitlines() if line.startswith("printf")]
+def test_the_pipe_on_the_page_has_an_answer_to_each_question(written):
+    (line,) = [line for line in written.splitlines() if line.startswith("printf")]
     numbers = line.split("'")[1].split("\\n")[:-1]
     assert len(numbers) == len(QUESTIONS)
     for number, question in zip(numbers, QUESTIONS, strict=True):

@@ -28,7 +28,7 @@ class Question(NamedTuple):
     answers: tuple[Answer, ...]
 
 
-SAY_LOST = "Say what is lost: `agent.lose(id)`, or `Guards(lost_after=3600.0)` in live use."
+SAY_LOST = "Say what is lost: `agent.lose(id)`, or `Guards(lost_after=3600.0)` in live use"
 
 # fmt: off
 QUESTIONS = (
@@ -91,8 +91,8 @@ QUESTIONS = (
                "without the old data: the shorter the history, the less it can have drifted", covered=False),
     )),
     Question("Is there something between the safe action and the others: a dose, a share, a speed?", (
-        Answer("yes: `StarActions`"),
-        Answer("no, single actions: `FiniteActions`", (),
+        Answer("yes (`StarActions`)"),
+        Answer("no, single actions (`FiniteActions`)", (),
                "the bound is on the mean over the learner's own draw: each single action may cost more than τ",
                "an amount that can be scaled, so that actions become rays",
                agent="RslucbQvi(problem, rng=np.random.default_rng())",
@@ -149,10 +149,13 @@ def page() -> str:
     """The questions as docs/choosing.md has them, and the figures."""
     parts = []
     for question in QUESTIONS:
-        parts += [f"### {question.words}", "", "| answer | write | what it costs | to drop it |", "|---|---|---|---|"]
+        parts += [f"### {question.words}", ""]
         for answer in question.answers:
-            write = "<br>".join(f"`{text}`" for text in (*answer.options, answer.agent) if text)
-            parts.append(f"| {answer.words} | {write or '–'} | {answer.costs or 'nothing'} | {answer.drop or '–'} |")
+            write = ", ".join(f"`{text}`" for text in (*answer.options, answer.agent) if text)
+            parts.append(f"- **{answer.words}**{': ' if write else ''}{write}")
+            if answer.costs:
+                parts[-1] += "<br>"
+                parts.append(f"  *costs:* {answer.costs}<br>\n  *to drop it:* {answer.drop}")
         parts.append("")
     return "\n".join([*parts, "## Measured", "", MEASURED])
 

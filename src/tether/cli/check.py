@@ -118,7 +118,7 @@ def by_questions(json: bool) -> bool:
 
 
 def _ask(question: "Question", place: str) -> "Answer":
-    """One answer from standard input. A terminal is asked again after a wrong one; in a pipe that would shift others."""
+    """One answer from standard input. A terminal is asked again after a wrong one; in a pipe that shifts the others."""
     output.notice(f"\n{place}. {question.words}")
     for number, answer in enumerate(question.answers, start=1):
         output.notice(f"  {number}  {answer.words}")
