@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from tether import Problem, SlucbQvi, Streams, synthetic
-from tether.lab.simulate import Books, simulate_stepwise
-from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
 from tether.lab.worlds.planning import optimal_safe_policy
 from tether.records import Decision, Transition
 
@@ -27,14 +26,18 @@ SAFE_COSTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LossyMDP(LinearMDP):
-    """A world in which this share of the costs is lost by chance."""
+class SensedMDP(LinearMDP):
+    """A world whose sensor loses a share of the costs by chance, or says yes or no: 1 with the mean cost as chance."""
 
     loss: float = 0.0
+    yes_no: bool = False
 
     def step(self, decision: Decision, streams: Streams) -> Transition:
-        """As in any world, but perhaps without the cost."""
+        """As in any world, but perhaps without the cost, or with yes or no for it."""
         seen = super().step(decision, streams)
+        if self.yes_no:
+            mean = self.true_gamma[decision.step, 0] @ decision.feature
+            seen = replace(seen, cost=float(streams.agent.random() < mean))
         return replace(seen, cost=None) if streams.agent.random() < self.loss else seen
 
 
@@ -45,10 +48,13 @@ class Row:
     known: dict[str, Any]
     loss: float = 0.0
     reward_noise: float = 0.0
+    yes_no: bool = False
 
 
 ROWS = {
     "nothing else": Row({}),
+    'yes/no costs, `cost_kind="bounded"`': Row({"cost_kind": "bounded", "noise": 0.5}, yes_no=True),
+    "yes/no costs, `noise=0.5`": Row({"noise": 0.5}, yes_no=True),
     "`misfit=0.01`": Row({"misfit": 0.01}),
     "`misfit=0.03`": Row({"misfit": 0.03}),
     '10 % of costs lost, `lost="at-random"`': Row({}, loss=0.1),
@@ -59,20 +65,30 @@ ROWS = {
 }
 
 
-def world_of(row: Row, safe_costs: dict[str, Any], streams: Streams) -> LossyMDP:
+def world_of(row: Row, safe_costs: dict[str, Any], streams: Streams) -> SensedMDP:
     """The world of this seed, with what the learner of this cell knows and sees."""
     made = synthetic(streams.instance, horizon=1, noise=NOISE, gap=GAP, **safe_costs)
     declared: Problem = made.problem
     truth = {name: getattr(made, name) for name in ("name", "true_theta", "true_gamma", "true_mu", "initial")}
     problem = replace(declared, **row.known)
-    return LossyMDP(**truth, problem=problem, loss=row.loss, true_reward_noise=row.reward_noise)
+    return SensedMDP(**truth, problem=problem, loss=row.loss, true_reward_noise=row.reward_noise, yes_no=row.yes_no)
 
 
-def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> Books:
-    """One run with the default agent."""
+def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> tuple[float, float, int]:
+    """One run with the default agent: its regret, the mean length of what it played, decisions with a cost over τ."""
     streams = Streams.from_seed(seed)
     world = world_of(row, safe_costs, streams)
-    return simulate_stepwise(world, SlucbQvi(world.problem), decisions, streams)
+    agent, best = SlucbQvi(world.problem), optimal_safe_policy(world).values[0]
+    regret, length, over = 0.0, 0.0, 0
+    for _ in range(decisions):
+        state = world.reset(streams)
+        agent.plan()
+        decision = agent.act(0, state)
+        agent.observe(world.step(decision, streams))
+        regret += best[state] - world.true_theta[0] @ decision.feature
+        length += getattr(decision.action, "length", 0.0)
+        over += bool(world.true_gamma[0, 0] @ decision.feature > world.problem.threshold[0] + SAFE_TOLERANCE)
+    return regret, length / decisions, over
 
 
 def limits(seed: int, decisions: int) -> tuple[float, float]:
@@ -97,10 +113,9 @@ def main() -> None:
         cells = []
         for safe_costs in SAFE_COSTS.values():
             runs = [play(row, safe_costs, seed, given.decisions) for seed in range(given.seeds)]
-            regret = float(np.mean([run.regret.sum() for run in runs]))
-            plain = plain or regret
-            over += int(sum(run.violations.sum() for run in runs))
-            cells.append(f"{regret / plain:.2f} / {np.mean([run.length for run in runs]):.2f}")
+            regret, length, broken = np.mean(runs, axis=0)
+            plain, over = plain or float(regret), over + round(broken * given.seeds)
+            cells.append(f"{regret / plain:.2f} / {length:.2f}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     safe, realised = np.mean([limits(seed, given.decisions) for seed in range(given.seeds)], axis=0) / plain
     print(

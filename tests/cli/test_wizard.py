@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tether.check.wizard import QUESTIONS
 from tether.cli import app, check
 
-PAPER, DRIFT, CLASH = "1111111", "1111121", "3111112"
+PAPER, DRIFT, CLASH, YES_NO = "11111111", "11111121", "31111112", "12121111"
 
 
 def wizard(numbers, *arguments, code):
@@ -21,7 +21,7 @@ def wizard(numbers, *arguments, code):
 
 
 def test_the_problem_is_on_standard_output_and_the_questions_are_not():
-    found = wizard("2421311", code=0)
+    found = wizard("21421311", code=0)
     for option in ('lost="worst-case"', "misfit=0.01", 'limit="realised"', "noise_scales=True"):
         assert f"    {option},\n" in found.stdout
     assert "reward_noise" not in found.stdout
@@ -32,7 +32,11 @@ def test_the_problem_is_on_standard_output_and_the_questions_are_not():
 
 @pytest.mark.parametrize(
     ("numbers", "words"),
-    [(DRIFT, 'no option covers the answer "yes, costs drift"'), (CLASH, "RslucbQvi refuses baseline_cost=None")],
+    [
+        (DRIFT, 'no option covers the answer "yes, costs drift"'),
+        (CLASH, "RslucbQvi refuses baseline_cost=None"),
+        (YES_NO, 'cost_kind="bounded" refuses misfit'),
+    ],
 )
 def test_what_the_guarantee_does_not_cover_exits_with_1(numbers, words):
     assert f"NOT COVERED   {words}" in wizard(numbers, code=1).stdout
@@ -50,11 +54,11 @@ def test_json_is_one_object_with_every_answer():
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ("111", "question 4 of 7: the answers ended"),
-        ("", "question 1 of 7: the answers ended"),
-        (["1", "5", *PAPER], "question 2 of 7: '5' is none of 1, 2, 3, 4"),
-        (["1", "", *PAPER], "question 2 of 7: '' is none of"),
-        (["yes", *PAPER], "question 1 of 7: 'yes' is none of"),
+        ("111", "question 4 of 8: the answers ended"),
+        ("", "question 1 of 8: the answers ended"),
+        (["1", "5", *PAPER], "question 2 of 8: '5' is none of 1, 2"),
+        (["1", "", *PAPER], "question 2 of 8: '' is none of"),
+        (["yes", *PAPER], "question 1 of 8: 'yes' is none of"),
     ],
 )
 def test_a_pipe_with_a_wrong_answer_exits_with_2_and_declares_nothing(numbers, words):

@@ -17,7 +17,7 @@ class Answer(NamedTuple):
     drop: str = ""  # what it takes to do without
     row: str = ""  # the line of MEASURED that has it in figures; empty if it was not measured
     agent: str = ""  # the agent to use in place of SlucbQvi
-    refuses: tuple[str, ...] = ()  # options of other answers that this agent cannot have
+    refuses: tuple[str, ...] = ()  # options of other answers that this one cannot have
     covered: bool = True  # False where no option keeps the guarantee
 
 
@@ -45,6 +45,13 @@ QUESTIONS = (
                "measurements: the means of n readings in each of J pairs of step and state are all within "
                "σ√(2 ln(2J/δ')/n), except with probability δ', which adds to δ; declare that as `baseline_cost_error`",
                row="nothing else"),
+    )),
+    Question("What do cost readings look like?", (
+        Answer("numbers, the mean cost plus noise", ("noise=σ",)),
+        Answer("yes or no (an accident, a fall), or any number in [0, 1]", ('cost_kind="bounded"',),
+               "more computing: certificates are likelihood ratios, which need no σ and no bound on the norm",
+               "`noise=0.5` holds for all such costs, too; it is wasteful where accidents are rare",
+               row='yes/no costs, `cost_kind="bounded"`', refuses=("misfit=0.01", 'limit="realised"')),
     )),
     Question("Does every decision get its cost reading?", (
         Answer("yes, in time"),
@@ -105,6 +112,8 @@ MEASURED = """\
 | | safe costs known exactly | safe costs known to ± 0.01 | safe costs unknown |
 |---|---|---|---|
 | nothing else | 1.00 / 0.77 | 4.63 / 0.73 | 5.59 / 0.72 |
+| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.77 | 6.81 / 0.68 | 22.13 / 0.51 |
+| yes/no costs, `noise=0.5` | 1.00 / 0.77 | 11.06 / 0.64 | 22.20 / 0.52 |
 | `misfit=0.01` | 7.10 / 0.70 | 8.14 / 0.69 | 8.55 / 0.68 |
 | `misfit=0.03` | 15.89 / 0.58 | 16.57 / 0.57 | 15.95 / 0.59 |
 | 10 % of costs lost, `lost="at-random"` | 1.00 / 0.77 | 4.85 / 0.73 | 5.92 / 0.71 |
@@ -129,7 +138,7 @@ def obstacles(answers: Sequence[Answer]) -> list[str]:
     """Why the guarantee cannot be had with these answers; empty if it can."""
     given = {option for answer in answers for option in answer.options}
     refused = [
-        f"{answer.agent.partition('(')[0]} refuses {option}: change one of the two answers."
+        f"{answer.agent.partition('(')[0] or answer.options[0]} refuses {option}: change one of the two answers."
         for answer in answers
         for option in answer.refuses
         if option in given
@@ -141,7 +150,7 @@ def declaration(answers: Sequence[Answer]) -> str:
     """The Problem and the agent, as Python."""
     lines = [f"    {option}," for answer in answers for option in answer.options]
     (agent,) = [answer.agent for answer in answers if answer.agent] or ["SlucbQvi(problem)"]
-    basics = "    horizon=H, threshold=τ, noise=σ, dimension=d, actions=actions,"
+    basics = "    horizon=H, threshold=τ, dimension=d, actions=actions,"
     return "\n".join(["problem = Problem(", basics, *lines, ")", f"agent = {agent}"])
 
 
