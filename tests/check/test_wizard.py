@@ -48,7 +48,7 @@ def test_what_is_printed_can_be_played_unless_an_obstacle_is_named(known):
         if not all(answer.covered for answer in answers):
             assert any("no option covers" in text for text in obstacles(answers))
         elif obstacles(answers):
-            with pytest.raises(InputError, match="RSLUCB-QVI|bounded"):
+            with pytest.raises(InputError, match=r"RSLUCB-QVI|bounded"):
                 declared(answers)
         else:
             problem, agent = declared(answers)
