@@ -1259,9 +1259,22 @@ LIKELIHOOD = (
     ),
 )
 
+ANSWERED = "tests/check/test_wizard.py::test_what_is_printed_can_be_played_unless_an_obstacle_is_named"
+
+WIZARD = (
+    Fault("wizard: drift passes as covered", "wizard:obstacles", swap("not answer.covered", "False"), ANSWERED),
+    Fault("wizard: what no agent takes is declared", "wizard:obstacles", swap("option in given", "False"), ANSWERED),
+    Fault(
+        "wizard: after a wrong answer in a pipe the next line answers",
+        "cli.check:_ask",
+        swap("line and sys.stdin.isatty()", "line"),
+        "tests/cli/test_wizard.py::test_a_pipe_with_a_wrong_answer_exits_with_2_and_declares_nothing",
+    ),
+)
+
 FAULTS = (
     SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + LIKELIHOOD + ROUNDING + AGENTS + LAKES + LEAN_PLANS
-    + MIXTURES + LIVE_USE
+    + MIXTURES + LIVE_USE + WIZARD
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""`tether check`: a study's worlds, or a problem of one's own, named as module:problem."""
+"""`tether check`: a study's worlds, a problem of one's own, named as module:problem, or one still to be declared."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tether.cli import output
+from tether.errors import InputError
 
 if TYPE_CHECKING:
     from tether.check.report import Finding
+    from tether.check.wizard import Answer, Question
 
 COLOURS = {"holds": "green", "fails": "bold red", "cannot be known": "yellow"}
 
@@ -81,3 +84,50 @@ def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:
         verdict = "unknown" if finding.verdict == "cannot be known" else finding.verdict
         table.add_row(Text(verdict, style=COLOURS[finding.verdict]), Text(name), text)
     Console().print(table)
+
+
+def by_questions(json: bool) -> bool:
+    """Ask what is known, print the Problem to declare, say whether the guarantee covers it."""
+    from tether.check.wizard import ALWAYS_SAFE, QUESTIONS, declaration, obstacles, regret
+
+    output.notice("Type the number of an answer.")
+    answers = [_ask(question, f"{at} of {len(QUESTIONS)}") for at, question in enumerate(QUESTIONS, start=1)]
+    column, against = QUESTIONS[0].answers.index(answers[0]), obstacles(answers)
+    if json:
+        said = [
+            {"question": question.words, **answer._asdict(), "regret": regret(answer, column)}
+            for question, answer in zip(QUESTIONS, answers, strict=True)
+        ]
+        output.print_json({"ok": not against, "declaration": declaration(answers), "answers": said, "against": against})
+        return not against
+    typer.echo(f"\n{declaration(answers)}\n\nThe numbers are examples: write yours.")
+    for question, answer in zip(QUESTIONS, answers, strict=True):
+        if not answer.costs:
+            continue
+        typer.echo(f"\n{question.words}\n  {answer.words}")
+        figure = regret(answer, column)
+        measured = f"regret {figure} times that with exact safe costs and no option" if figure else ""
+        texts = ", ".join(answer.options), answer.costs, measured, answer.drop
+        for name, text in zip(("write", "costs", "measured", "to drop it"), texts, strict=True):
+            if text:
+                typer.echo(fill(text, 98, initial_indent=f"    {name:<12}", subsequent_indent=" " * 16))
+    typer.echo(f"\nEach was measured alone (docs/choosing.md); always playing safe has regret {ALWAYS_SAFE}.")
+    for text in against:
+        typer.echo(fill(text, 98, initial_indent="NOT COVERED   ", subsequent_indent=" " * 14))
+    return not against
+
+
+def _ask(question: "Question", place: str) -> "Answer":
+    """One answer from standard input. A terminal is asked again after a wrong one; in a pipe that shifts the others."""
+    output.notice(f"\n{place}. {question.words}")
+    for number, answer in enumerate(question.answers, start=1):
+        output.notice(f"  {number}  {answer.words}")
+    numbers = [str(number) for number in range(1, len(question.answers) + 1)]
+    while True:
+        line = sys.stdin.readline()
+        if line.strip() in numbers:
+            return question.answers[int(line) - 1]
+        wrong = f"{line.strip()!r} is none of {', '.join(numbers)}" if line else "the answers ended"
+        if not (line and sys.stdin.isatty()):
+            raise InputError(f"question {place}: {wrong}. One line per question, with the number of an answer.")
+        output.notice(f"{wrong}: type one of these numbers.")

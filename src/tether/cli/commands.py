@@ -205,7 +205,10 @@ def _loaded(folders: list[Path] | None, out: Path) -> "list[Results]":
 
 @app.command()
 def check(
-    spec: Annotated[str, typer.Argument(help="A study (TOML file or shipped name), or module:problem, your own.")],
+    spec: Annotated[
+        str | None, typer.Argument(help="A study (TOML file or shipped name), or module:problem, your own.")
+    ] = None,
+    wizard: Annotated[bool, typer.Option("--wizard", help="Ask what you know, say which Problem to declare.")] = False,
     seed: Seed = None,
     log: Annotated[Path | None, typer.Option(help="Logged outcomes of your problem: .npz, .csv or .parquet.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of safe play that you can afford at first.")] = 10_000,
@@ -216,10 +219,16 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Test the assumptions of a study's worlds, or of your own problem."""
+    if (spec is None) != wizard:
+        raise typer.BadParameter(
+            "name a study or a problem (module:problem) to check, or ask for --wizard, which takes none."
+        )
     with output.plain_failures(debug):
         from tether.cli import check as checking
 
-        if checking.names_a_problem(spec):
+        if spec is None:
+            fine = checking.by_questions(json)
+        elif checking.names_a_problem(spec):
             fine = checking.of_problem(spec, log, json, steps=steps, level=level, randomised=randomised, pooled=pooled)
         else:
             fine = checking.of_study(spec, seed, json)

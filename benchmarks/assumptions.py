@@ -1,0 +1,128 @@
+"""What each option of a Problem costs, on one world: the figures of docs/choosing.md.
+
+    python benchmarks/assumptions.py [--decisions 3000] [--seeds 10]
+
+The paper's synthetic world with H = 1, σ = 0.1 and safe actions at least 0.3 under τ, so that limit="realised" is
+possible at all. The world of a seed is the same in all cells; what the learner knows of it, or gets to see, is not.
+Cells: regret over that of the first cell / mean length of what was played (0 is the safe action, 1 the end of a ray).
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tether import Problem, SlucbQvi, Streams, synthetic
+from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
+from tether.lab.worlds.planning import optimal_safe_policy
+from tether.records import Decision, Transition
+
+NOISE, GAP, RANGE = 0.1, 0.3, (-0.5, 1.5)
+SAFE_COSTS: dict[str, dict[str, Any]] = {
+    "known exactly": {}, "known to ± 0.01": {"cost_error": 0.01}, "unknown": {"known_costs": False},
+}  # fmt: skip
+"""The columns: what is known about the costs of safe actions, as options of the world."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SensedMDP(LinearMDP):
+    """A world whose sensor loses a share of the costs by chance, or says yes or no: 1 with the mean cost as chance."""
+
+    loss: float = 0.0
+    yes_no: bool = False
+
+    def step(self, decision: Decision, streams: Streams) -> Transition:
+        """As in any world, but perhaps without the cost, or with yes or no for it."""
+        seen = super().step(decision, streams)
+        if self.yes_no:
+            mean = self.true_gamma[decision.step, 0] @ decision.feature
+            seen = replace(seen, cost=float(streams.agent.random() < mean))
+        return replace(seen, cost=None) if streams.agent.random() < self.loss else seen
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: options of the Problem, and what is so in the world."""
+
+    known: dict[str, Any]
+    loss: float = 0.0
+    reward_noise: float = 0.0
+    yes_no: bool = False
+
+
+ROWS = {
+    "nothing else": Row({}),
+    'yes/no costs, `cost_kind="bounded"`': Row({"cost_kind": "bounded", "noise": 0.5}, yes_no=True),
+    "yes/no costs, `noise=0.5`": Row({"noise": 0.5}, yes_no=True),
+    "`misfit=0.01`": Row({"misfit": 0.01}),
+    "`misfit=0.03`": Row({"misfit": 0.03}),
+    '10 % of costs lost, `lost="at-random"`': Row({}, loss=0.1),
+    '10 % of costs lost, `lost="worst-case"`': Row({"lost": "worst-case", "cost_range": RANGE}, loss=0.1),
+    "`reward_noise=0.5`, and rewards are so noisy": Row({"reward_noise": 0.5}, reward_noise=0.5),
+    "`reward_noise=0.5`, but rewards are exact": Row({"reward_noise": 0.5}),
+    '`limit="realised"`': Row({"limit": "realised", "exceedance": 0.05}),
+}
+
+
+def world_of(row: Row, safe_costs: dict[str, Any], streams: Streams) -> SensedMDP:
+    """The world of this seed, with what the learner of this cell knows and sees."""
+    made = synthetic(streams.instance, horizon=1, noise=NOISE, gap=GAP, **safe_costs)
+    declared: Problem = made.problem
+    truth = {name: getattr(made, name) for name in ("name", "true_theta", "true_gamma", "true_mu", "initial")}
+    problem = replace(declared, **row.known)
+    return SensedMDP(**truth, problem=problem, loss=row.loss, true_reward_noise=row.reward_noise, yes_no=row.yes_no)
+
+
+def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> tuple[float, float, int]:
+    """One run with the default agent: its regret, the mean length of what it played, decisions with a cost over τ."""
+    streams = Streams.from_seed(seed)
+    world = world_of(row, safe_costs, streams)
+    agent, best = SlucbQvi(world.problem), optimal_safe_policy(world).values[0]
+    regret, length, over = 0.0, 0.0, 0
+    for _ in range(decisions):
+        state = world.reset(streams)
+        agent.plan()
+        decision = agent.act(0, state)
+        agent.observe(world.step(decision, streams))
+        regret += best[state] - world.true_theta[0] @ decision.feature
+        length += getattr(decision.action, "length", 0.0)
+        over += bool(world.true_gamma[0, 0] @ decision.feature > world.problem.threshold[0] + SAFE_TOLERANCE)
+    return regret, length / decisions, over
+
+
+def limits(seed: int, decisions: int) -> tuple[float, float]:
+    """The regret of always playing safe, and that of the best under limit="realised": no learning, γ* and θ* known."""
+    world = world_of(ROWS['`limit="realised"`'], {}, Streams.from_seed(seed))
+    limited = replace(world.problem, threshold=tuple(world.problem.mean_limit), limit="expected")
+    best, best_limited = (optimal_safe_policy(each).values[0] for each in (world, replace(world, problem=limited)))
+    gaps = best - world.phi_0 @ world.true_theta[0], best - best_limited
+    safe, realised = (float(decisions * (world.initial @ gap)) for gap in gaps)
+    return safe, realised
+
+
+def main() -> None:
+    """Print the table of docs/choosing.md, and what it leaves out."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--decisions", type=int, default=3000)
+    parser.add_argument("--seeds", type=int, default=10)
+    given = parser.parse_args()
+    plain, over = 0.0, 0
+    print(f"| | {' | '.join(f'safe costs {name}' for name in SAFE_COSTS)} |\n|---|{'---|' * len(SAFE_COSTS)}")
+    for name, row in ROWS.items():
+        cells = []
+        for safe_costs in SAFE_COSTS.values():
+            runs = [play(row, safe_costs, seed, given.decisions) for seed in range(given.seeds)]
+            regret, length, broken = np.mean(runs, axis=0)
+            plain, over = plain or float(regret), over + round(broken * given.seeds)
+            cells.append(f"{regret / plain:.2f} / {length:.2f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    safe, realised = np.mean([limits(seed, given.decisions) for seed in range(given.seeds)], axis=0) / plain
+    print(
+        f"\nregret of the first cell: {plain:.1f}; of the safe action always, {safe:.2f} times that; of the best under"
+    )
+    print(f'limit="realised", all known, {realised:.2f} times. Decisions with a mean cost over τ: {over}.')
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What do I have to know? Questions whose answers are options of a Problem, for `tether check --wizard`.
+
+docs/choosing.md shows the same: it contains what `python -m tether.check.wizard` prints. Another question is one more
+entry of QUESTIONS; its figures come from benchmarks/assumptions.py, whose table is copied here as it was printed.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    """What somebody may answer, and what follows from it."""
+
+    words: str
+    options: tuple[str, ...] = ()  # arguments of Problem as one writes them; the numbers are examples
+    costs: str = ""  # what that costs, in words; empty if nothing
+    drop: str = ""  # what it takes to do without
+    row: str = ""  # the line of MEASURED that has it in figures; empty if it was not measured
+    agent: str = ""  # the agent to use in place of SlucbQvi
+    refuses: tuple[str, ...] = ()  # options of other answers that this one cannot have
+    covered: bool = True  # False where no option keeps the guarantee
+
+
+class Question(NamedTuple):
+    """A question with its answers; the first one is what the paper assumes."""
+
+    words: str
+    answers: tuple[Answer, ...]
+
+
+SAY_LOST = "Say what is lost: `agent.lose(id)`, or `Guards(lost_after=3600.0)` in live use"
+
+# fmt: off
+QUESTIONS = (
+    Question("How well do you know what the safe actions cost?", (
+        Answer("exactly, to all digits", ("baseline_cost=safe_cost",),
+               "nothing; but a wrong one makes bounds wrong everywhere",
+               "in doubt, declare how far it may be off", row="nothing else"),
+        Answer("roughly: measured, or rounded", ("baseline_cost=safe_cost", "baseline_cost_error=0.01"),
+               "remembered safe costs tell about other actions only up to the error",
+               "safe actions whose cost follows from what they are: doing nothing often costs exactly 0",
+               row="nothing else"),
+        Answer("not at all, only that they are under τ", ("baseline_cost=None",),
+               "bounds rest on measured costs alone",
+               "measurements: the means of n readings in each of J pairs of step and state are all within "
+               "σ√(2 ln(2J/δ')/n), except with probability δ', which adds to δ; declare that as `baseline_cost_error`",
+               row="nothing else"),
+    )),
+    Question("What do cost readings look like?", (
+        Answer("numbers, the mean cost plus noise", ("noise=σ",)),
+        Answer("yes or no (an accident, a fall), or any number in [0, 1]", ('cost_kind="bounded"',),
+               "more computing: certificates are likelihood ratios, which need no σ and no bound on the norm",
+               "`noise=0.5` holds for all such costs, too; it is wasteful where accidents are rare",
+               row='yes/no costs, `cost_kind="bounded"`', refuses=("misfit=0.01", 'limit="realised"')),
+    )),
+    Question("Does every decision get its cost reading?", (
+        Answer("yes, in time"),
+        Answer("yes, but some come late", (),
+               "a cost counts after those of all earlier decisions of its step; nothing is learned meanwhile",
+               "faster readings; or declare lost what is too late"),
+        Answer("some get lost, but not because of what they would have said", ('lost="at-random"',),
+               f"the lost readings; that chance loses them is assumed, and tested by the monitor. {SAY_LOST}",
+               "a sensor that does not fail", row='10 % of costs lost, `lost="at-random"`'),
+        Answer("some get lost, perhaps the high ones", ('lost="worst-case"', "cost_range=(0.0, 1.0)"),
+               f"radii grow by half the range times √m after m losses. {SAY_LOST}",
+               "a reason why chance loses them; exact safe costs or a narrower range make it cheaper",
+               row='10 % of costs lost, `lost="worst-case"`'),
+    )),
+    Question("Is the mean cost linear in your features?", (
+        Answer("yes"),
+        Answer("up to an error ε", ("misfit=0.01",),
+               "radii grow by ε√n, and only a_0 can be certified where τ − τ_h(s) is 2ε or less",
+               "features that follow the cost more closely; `tether check --log` tests them on your data",
+               row="`misfit=0.01`"),
+    )),
+    Question("Are rewards observed exactly?", (
+        Answer("yes"),
+        Answer("with noise", ("reward_noise=0.5",),
+               "a longer search, never safety; undeclared, the learner may stay with a bad action for good",
+               "averages of several readings: σ_r falls with the root of their number",
+               row="`reward_noise=0.5`, and rewards are so noisy"),
+    )),
+    Question("What must stay under τ at each step?", (
+        Answer("the mean cost of what is played"),
+        Answer("the cost that is then measured, except with probability η", ('limit="realised"', "exceedance=0.05"),
+               "room for the noise, σ√(2 ln(1/η)), in every action; the safe one must leave it, too",
+               "a sensor with less noise, or a larger η", row='`limit="realised"`'),
+        Answer("the same, but the noise grows with the length that is played",
+               ('limit="realised"', "exceedance=0.05", "noise_scales=True"),
+               "room for the noise in proportion to the length; the safe action needs none",
+               "a sensor with less noise, or a larger η"),
+    )),
+    Question("Does the same action cost more or less as time passes?", (
+        Answer("no"),
+        Answer("yes, costs drift", (),
+               "the guarantee: no option covers drift yet. A `Monitor` raises the alarm, but only after it has begun",
+               "what changes as a feature (season, age, load); or, when it has changed, a new agent and a new log "
+               "without the old data: the shorter the history, the less it can have drifted", covered=False),
+    )),
+    Question("Is there something between the safe action and the others: a dose, a share, a speed?", (
+        Answer("yes (`StarActions`)"),
+        Answer("no, single actions (`FiniteActions`)", (),
+               "the bound is on the mean over the learner's own draw: each single action may cost more than τ",
+               "an amount that can be scaled, so that actions become rays",
+               agent="RslucbQvi(problem, rng=np.random.default_rng())",
+               refuses=("baseline_cost=None", 'limit="realised"')),
+    )),
+)
+# fmt: on
+
+MEASURED = """\
+| | safe costs known exactly | safe costs known to ± 0.01 | safe costs unknown |
+|---|---|---|---|
+| nothing else | 1.00 / 0.77 | 4.63 / 0.73 | 5.59 / 0.72 |
+| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.77 | 6.81 / 0.68 | 22.13 / 0.51 |
+| yes/no costs, `noise=0.5` | 1.00 / 0.77 | 11.06 / 0.64 | 22.20 / 0.52 |
+| `misfit=0.01` | 7.10 / 0.70 | 8.14 / 0.69 | 8.55 / 0.68 |
+| `misfit=0.03` | 15.89 / 0.58 | 16.57 / 0.57 | 15.95 / 0.59 |
+| 10 % of costs lost, `lost="at-random"` | 1.00 / 0.77 | 4.85 / 0.73 | 5.92 / 0.71 |
+| 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.77 | 20.43 / 0.53 | 52.49 / 0.00 |
+| `reward_noise=0.5`, and rewards are so noisy | 3.88 / 0.76 | 7.66 / 0.71 | 8.89 / 0.69 |
+| `reward_noise=0.5`, but rewards are exact | 3.27 / 0.77 | 6.94 / 0.72 | 8.11 / 0.71 |
+| `limit="realised"` | 25.32 / 0.63 | 29.66 / 0.54 | 33.17 / 0.45 |
+"""
+"""What benchmarks/assumptions.py prints. Cells: regret in units of the first cell's / mean length of what is played."""
+
+ALWAYS_SAFE = "52.62"
+"""The regret of a learner that always plays safe, in the same units."""
+
+
+def regret(answer: Answer, column: int) -> str:
+    """Its regret in MEASURED, empty if it was not measured; columns: safe costs known exactly, roughly, not."""
+    lines = [line for line in MEASURED.splitlines() if answer.row and line.startswith(f"| {answer.row} |")]
+    return lines[0].split("|")[2 + column].split("/")[0].strip() if lines else ""
+
+
+def obstacles(answers: Sequence[Answer]) -> list[str]:
+    """Why the guarantee cannot be had with these answers; empty if it can."""
+    given = {option for answer in answers for option in answer.options}
+    refused = [
+        f"{answer.agent.partition('(')[0] or answer.options[0]} refuses {option}: change one of the two answers."
+        for answer in answers
+        for option in answer.refuses
+        if option in given
+    ]
+    return refused + [f'no option covers the answer "{answer.words}".' for answer in answers if not answer.covered]
+
+
+def declaration(answers: Sequence[Answer]) -> str:
+    """The Problem and the agent, as Python."""
+    lines = [f"    {option}," for answer in answers for option in answer.options]
+    (agent,) = [answer.agent for answer in answers if answer.agent] or ["SlucbQvi(problem)"]
+    basics = "    horizon=H, threshold=τ, dimension=d, actions=actions,"
+    return "\n".join(["problem = Problem(", basics, *lines, ")", f"agent = {agent}"])
+
+
+def page() -> str:
+    """The questions as docs/choosing.md has them, and the figures."""
+    parts = []
+    for question in QUESTIONS:
+        parts += [f"### {question.words}", ""]
+        for answer in question.answers:
+            write = ", ".join(f"`{text}`" for text in (*answer.options, answer.agent) if text)
+            parts.append(f"- **{answer.words}**{': ' if write else ''}{write}")
+            if answer.costs:
+                parts[-1] += "<br>"
+                parts.append(f"  *costs:* {answer.costs}<br>\n  *to drop it:* {answer.drop}")
+        parts.append("")
+    return "\n".join([*parts, "## Measured", "", MEASURED])
+
+
+if __name__ == "__main__":
+    print(page())

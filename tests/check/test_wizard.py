@@ -1,0 +1,109 @@
+"""The questions of `tether check --wizard`: they lead to problems that exist, and docs/choosing.md says the same."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tether import FiniteActions, Problem, RslucbQvi, SlucbQvi, StarActions
+from tether.check.wizard import ALWAYS_SAFE, MEASURED, QUESTIONS, Answer, declaration, obstacles, page, regret
+from tether.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ANSWERS = [answer for question in QUESTIONS for answer in question.answers]
+BASICS = {"horizon", "threshold", "dimension", "actions"}
+NO_MATTER_OF_KNOWLEDGE = {
+    "confidence", "gamma_norm", "feature_norm", "states", "key", "state_of", "gap_floor", "tight_baseline",
+    "final_reward",
+}  # fmt: skip
+POINTS = np.array([[0.6, 0.2], [0.1, 0.8]])
+
+
+@pytest.fixture
+def written():
+    """docs/choosing.md."""
+    return (ROOT / "docs" / "choosing.md").read_text()
+
+
+def declared(answers):
+    """What the printed code makes: the problem and the agent."""
+    finite = any(answer.agent for answer in answers)
+    actions = FiniteActions(POINTS, 0) if finite else StarActions(POINTS[0], POINTS[1:])
+    scope = {
+        "np": np, "Problem": Problem, "SlucbQvi": SlucbQvi, "RslucbQvi": RslucbQvi, "H": 1, "τ": 0.7, "σ": 0.1, "d": 2,
+        "actions": lambda state: actions, "safe_cost": 0.1,
+    }  # fmt: skip
+    exec(declaration(answers), scope)
+    return scope["problem"], scope["agent"]
+
+
+@pytest.mark.parametrize("known", QUESTIONS[0].answers, ids=lambda answer: answer.words)
+def test_what_is_printed_can_be_played_unless_an_obstacle_is_named(known):
+    for others in product(*(question.answers for question in QUESTIONS[1:])):
+        answers = (known, *others)
+        if not all(answer.covered for answer in answers):
+            assert any("no option covers" in text for text in obstacles(answers))
+        elif obstacles(answers):
+            with pytest.raises(InputError, match=r"RSLUCB-QVI|bounded"):
+                declared(answers)
+        else:
+            problem, agent = declared(answers)
+            agent.plan()
+            assert agent.act(0, 0).reason not in ("alarm", "tripped")
+            for option in (option for answer in answers for option in answer.options):
+                name, _, value = option.partition("=")
+                if value not in ("safe_cost", "None", "σ"):
+                    assert np.all(np.ravel(getattr(problem, name)) == np.ravel(eval(value))), option
+
+
+def test_every_option_about_what_is_known_is_asked_for():
+    asked = {option.partition("=")[0] for answer in ANSWERS for option in answer.options}
+    known = {field.name for field in fields(Problem)} - BASICS - NO_MATTER_OF_KNOWLEDGE
+    assert asked == known, "a new option of Problem is one more answer in QUESTIONS, or no matter of what is known"
+
+
+def test_the_first_answers_are_the_paper_s_problem():
+    answers = [question.answers[0] for question in QUESTIONS]
+    assert obstacles(answers) == []
+    assert "\n".join(declaration(answers).splitlines()[2:]) == (
+        "    baseline_cost=safe_cost,\n    noise=σ,\n)\nagent = SlucbQvi(problem)"
+    )
+
+
+def test_the_page_shows_the_same_questions_answers_and_figures(written):
+    for part in page().split("## Measured"):
+        assert part.strip() in written, "copy what `python -m tether.check.wizard` prints into docs/choosing.md"
+    assert f"Always playing safe has {ALWAYS_SAFE}." in written
+
+
+def test_the_pipe_on_the_page_has_an_answer_to_each_question(written):
+    (line,) = [line for line in written.splitlines() if line.startswith("printf")]
+    numbers = line.split("'")[1].split("\\n")[:-1]
+    assert len(numbers) == len(QUESTIONS)
+    for number, question in zip(numbers, QUESTIONS, strict=True):
+        assert 1 <= int(number) <= len(question.answers)
+
+
+def test_every_measured_answer_has_its_row():
+    assert [regret(QUESTIONS[0].answers[0], column) for column in range(3)] == ["1.00", "4.63", "5.59"]
+    for answer in ANSWERS:
+        assert bool(regret(answer, 2)) == bool(answer.row), answer.words
+    assert regret(Answer("not measured"), 0) == ""
+
+
+def test_the_benchmark_prints_the_table_that_was_copied():
+    script = ROOT / "benchmarks" / "assumptions.py"
+    command = [sys.executable, script, "--decisions", "5", "--seeds", "1"]
+    table, rest = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n\n")
+    assert [line.split("|")[1] for line in table.splitlines()] == [line.split("|")[1] for line in MEASURED.splitlines()]
+    assert table.splitlines()[0] == MEASURED.splitlines()[0]
+    assert "over τ: 0." in rest
+
+
+def test_the_questions_need_no_numerics():
+    script = "import sys, tether.check.wizard; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
