@@ -195,7 +195,7 @@ def test_what_bounded_costs_cannot_be_combined_with_is_refused(more):
 
 
 def test_a_lost_yes_or_no_counts_at_its_worst_or_not_at_all():
-    """At random: nothing changes but the count. In the worst case the evidence Λ falls, so that bounds can only grow."""
+    """At random: nothing changes but the count. In the worst case the evidence Λ falls, so bounds can only grow."""
     case = CASES["bounded"]
     for told, changes in (({}, False), ({"lost": "worst-case", "cost_range": (0.0, 1.0)}, True)):
         agent, streams = SlucbQvi(replace(case.world.problem, **told)), Streams.from_seed(5)

@@ -96,6 +96,8 @@ def simulate(
     """Run `episodes` episodes, in compiled blocks unless the agent watches single outcomes."""
     _check_deterministic(agent)
     agent.register(range(world.state_count))
+    if agent.likelihoods is not None:  # what is played was cut after it was planned: its value is found by asking
+        return simulate_any(world, agent, episodes, streams, progress)
     if agent.watches_outcomes:
         return simulate_stepwise(world, agent, episodes, streams, progress)
     if list(agent.known_states) != list(range(world.state_count)):
@@ -130,6 +132,8 @@ def simulate_stepwise(
 ) -> Books:
     """The same run through plan, act and observe. It reads like Algorithm 1 and is what a live system does."""
     _check_deterministic(agent)
+    if agent.likelihoods is not None:
+        raise InputError("these books take values from the plan, which bounded costs cut afterwards: use simulate_any.")
     linear = linear_of(world)
     agent.register(range(linear.state_count))
     truth, books = truth_of(linear), np.zeros((len(Books._fields), episodes))
