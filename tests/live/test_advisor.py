@@ -19,8 +19,10 @@ from tether.live.records import (
     DecisionMade,
     ImpossibleCost,
     LiveDecision,
+    OutcomeLost,
     StateCodec,
     UnknownDecision,
+    Withheld,
     decode_state,
     encode_state,
     event_of,
@@ -144,6 +146,23 @@ def test_costs_take_effect_in_the_order_of_decisions(world):
     assert {limit.lost for limit in last.certificate.limits} == {0 if last.is_baseline else 1}
     again = Advisor(world.problem, advisor.store)
     assert again.replica.to_bytes() == advisor.replica.to_bytes()
+
+
+@pytest.mark.parametrize("first", ["lost", "withheld"])
+def test_a_decision_that_was_lost_and_withheld_counts_as_what_came_first(world, first):
+    """A process that withholds a decision logs that later than another may declare it lost."""
+    advisor = live_advisor(world.problem)
+    decision, after = advisor.decide(0), advisor.decide(1)
+    advisor.record(after.id, 0.1, 0.2)
+    events = [
+        OutcomeLost(decision_id=decision.id, by="me", why="gone"),
+        Withheld(decision_id=decision.id, reason="stopped", detail="by me"),
+    ]
+    for event in events if first == "lost" else reversed(events):
+        advisor.store.append([event.draft()])
+    advisor.sync()
+    status = advisor.status()
+    assert (status.waiting, status.lost, status.data_version) == (0, int(first == "lost"), 1 + (first == "lost"))
 
 
 def test_what_is_late_beyond_the_limit_is_lost(world):

@@ -106,6 +106,10 @@ class OutcomeOrder:
             "this agent never made it. An outcome is counted exactly once."
         )
 
+    def is_open(self, id: Any) -> bool:
+        """Whether the outcome of a decision is still expected."""
+        return any(id in queue and queue[id].outcome is None for queue in self._queues)
+
     def settle(self, id: Any, outcome: CostOutcome) -> list[CostOutcome]:
         """The outcome of an open decision has come; returns all that take effect now, in their order."""
         expected = self.expected(id)

@@ -144,10 +144,11 @@ class Learner:
                 self.agent.order.expect(event.decision_id, event.step, np.array(event.feature), event.decided_at)
             elif kind is OutcomeRecorded:
                 self.learn(event, event.decision_id)
-            elif kind is OutcomeLost:
-                self._learned(self.agent.lose(event.decision_id))
-            elif kind is Withheld:
-                self._learned(self.agent.withdraw(event.decision_id))
+            elif kind in (OutcomeLost, Withheld):
+                # both may come of one decision, from processes that do not know of each other: the first one counts
+                if self.agent.order.is_open(event.decision_id):
+                    settle = self.agent.lose if kind is OutcomeLost else self.agent.withdraw
+                    self._learned(settle(event.decision_id))
             elif kind is WarmStarted:
                 self._take_batch(event)
             elif kind is AlarmReset and self.agent.watch is not None:
