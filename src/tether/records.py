@@ -31,6 +31,12 @@ Reason = Literal[
 """Why a decision is what it is."""
 
 
+def settle(record: Any, **values: Any) -> None:
+    """Write fields of a frozen dataclass while it is being made: in `__post_init__`, and nowhere else."""
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
 @dataclass(frozen=True, slots=True)
 class StarAction:
     """A point of a star-convex set: feature = phi_0 + length * (endpoint of the ray - phi_0)."""

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError
-from tether.problem.options import settle
-from tether.records import Action, Array, StarAction
+from tether.records import Action, Array, StarAction, settle
 
 NORM_TOLERANCE = 1e-9
 """Slack on ‖φ‖ <= 1 for features that were normalised in floating point."""

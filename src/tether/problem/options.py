@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 import numpy as np
 
 from tether.errors import InputError, TetherError
+from tether.records import settle
 
 
 class Limit(NamedTuple):
@@ -25,12 +26,6 @@ class Limit(NamedTuple):
 
 NOT_NEGATIVE = Limit("a finite number >= 0", lambda number: 0.0 <= number < inf)
 AT_LEAST_ONE = Limit("an integer >= 1", lambda number: number >= 1)
-
-
-def settle(record: Any, **values: Any) -> None:
-    """Write fields of a frozen dataclass while it is being made: in `__post_init__`, and nowhere else."""
-    for name, value in values.items():
-        object.__setattr__(record, name, value)
 
 
 def check_options(record: Any, limits: Mapping[str, Limit] | None = None) -> None:

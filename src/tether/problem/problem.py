@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from tether.errors import AssumptionError, InputError, TetherError
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
 from tether.problem.keys import content_key, hashable, own_copy
-from tether.problem.options import Limit, check_options, settle
-from tether.records import Array, State, StateKey
+from tether.problem.options import Limit, check_options
+from tether.records import Array, State, StateKey, settle
 
 if TYPE_CHECKING:
     from tether.check.report import Report
