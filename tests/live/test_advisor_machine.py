@@ -1,6 +1,8 @@
 """Whatever is asked, in whatever order: no action without a valid certificate, and the log's invariants hold."""
 
 import math
+from contextlib import suppress
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -35,6 +37,14 @@ garbage = st.one_of(
     st.tuples(st.floats(allow_nan=True), st.integers()),
     st.just(object()),
 )
+
+
+def costs_in_order(entries, step):
+    """How many costs of one step count: those before the first decision that is neither answered, lost nor withheld."""
+    fate = {entry.body["decision_id"]: entry for entry in entries if entry.kind in ("outcome", "lost", "withheld")}
+    made = (entry.body for entry in entries if entry.kind == "decision")
+    closed = takewhile(lambda end: end is not None, (fate.get(d["decision_id"]) for d in made if d["step"] == step))
+    return sum(end.kind == "outcome" and end.body["cost"] is not None for end in closed)
 
 
 class AdvisorMachine(RuleBasedStateMachine):
@@ -124,6 +134,11 @@ class AdvisorMachine(RuleBasedStateMachine):
         self.outcomes[decision.id] = outcome
         return decision
 
+    @rule(decision=consumes(open_decisions), who=st.integers(0, 1))
+    def lose(self, decision, who):
+        with suppress(StoreError):
+            self.advisors[who].lose(decision.id, by="me", why="test")
+
     @rule(decision=recorded, who=st.integers(0, 1), changed=st.booleans())
     def record_again(self, decision, who, changed):
         outcome = dict(self.outcomes[decision.id])
@@ -212,8 +227,7 @@ class AdvisorMachine(RuleBasedStateMachine):
             advisor.sync()
         fresh = Advisor(self.problem, store, refresh=None)
         assert self.advisors[0].replica.to_bytes() == self.advisors[1].replica.to_bytes() == fresh.replica.to_bytes()
-        costs = sum(entry.body["cost"] is not None for entry in entries if entry.kind == "outcome")
-        assert fresh.replica.learner.gate.count.sum() == costs
+        assert fresh.replica.learner.gate.count.tolist() == [costs_in_order(entries, step) for step in range(2)]
         assert replay(store, self.problem).holds
 
 
