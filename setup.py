@@ -18,6 +18,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import CCompilerError, ExecError
 from setuptools.modified import newer_group
 
@@ -119,6 +120,17 @@ class BuildKernels(build_ext):
             raise failure("the C compiler failed; its messages are above.") from error
 
 
+class BuildPackage(build_py):
+    """build_py that puts the examples into the wheel, for `tether examples`; a clone has them in its own folder."""
+
+    def run(self) -> None:
+        """Copy the package, then the examples beside it."""
+        super().run()
+        if not self.editable_mode:
+            kept = shutil.ignore_patterns("__pycache__")
+            shutil.copytree("examples", Path(self.build_lib, "tether", "examples"), ignore=kept, dirs_exist_ok=True)
+
+
 def failure(message: str) -> SystemExit:
     """The end of the build, with one message and no traceback."""
     return SystemExit(f"\ntether-rl cannot be built: {message}")
@@ -135,5 +147,5 @@ setup(
         )
         for name, wider in TARGETS.items()
     ],
-    cmdclass={"build_ext": BuildKernels},
+    cmdclass={"build_ext": BuildKernels, "build_py": BuildPackage},
 )

@@ -57,6 +57,7 @@ ROWS = {
     "yes/no costs, `noise=0.5`": Row({"noise": 0.5}, yes_no=True),
     "`misfit=0.01`": Row({"misfit": 0.01}),
     "`misfit=0.03`": Row({"misfit": 0.03}),
+    "`drift=1e-4`": Row({"drift": 1e-4}),
     '10 % of costs lost, `lost="at-random"`': Row({}, loss=0.1),
     '10 % of costs lost, `lost="worst-case"`': Row({"lost": "worst-case", "cost_range": RANGE}, loss=0.1),
     "`reward_noise=0.5`, and rewards are so noisy": Row({"reward_noise": 0.5}, reward_noise=0.5),

@@ -2,6 +2,7 @@
 
     python benchmarks/continuous.py                                  d=50, N=200, 1e5 transitions; then d=500
     python benchmarks/continuous.py --transitions 20000 --large 0    shorter
+    python benchmarks/continuous.py --transitions 0 --prefix 0 --large 0    Gymnasium's CartPole and MountainCar alone
 
 The world is an exact linear MDP over [0, 1]². With ψ(s) in the simplex of k soft cells and u_a in the simplex of m
 parts, φ(s, a) = ψ(s) ⊗ u_a lies in the simplex of d = k·m: each of its entries has its own mean reward, mean cost and
@@ -17,11 +18,17 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
+import gymnasium
 import numpy as np
 
 from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.features import Polynomial
+from tether.gym.bridge import Bridge
+from tether.gym.learn import learn
+from tether.kernels import plan
 from tether.problem.action_sets import StarActions
 from tether.problem.problem import Problem
+from tether.records import Decision, Transition
 
 NOISE = 0.05
 
@@ -167,17 +174,104 @@ def against_every_episode(transitions: int) -> dict[str, float]:
     }
 
 
-def measure(transitions: int, prefix: int, large: int) -> dict[str, dict[str, float]]:
-    """All three: the long run at d=50, the prefix against re-planning every episode, and d=500."""
-    found = {"long": alone(long_run, 10, 5, transitions)}
+def cart_pole(horizon: int) -> Bridge:
+    """CartPole-v1 with a controller as safe action, which holds the pole for about a hundred steps."""
+    return Bridge(
+        gymnasium.make("CartPole-v1"),
+        features=Polynomial([-4.8, -4.0, -0.42, -4.0], [4.8, 4.0, 0.42, 4.0], degree=2, outside="clip"),
+        safe_action=lambda seen: int(seen[2] + 0.5 * seen[3] + 0.05 * seen[0] + 0.1 * seen[1] > 0.0),
+        cost=lambda seen, action, following, info: 0.2,
+        threshold=0.35,
+        noise=NOISE,
+        baseline_cost=0.2,
+        horizon=horizon,
+    )
+
+
+def mountain_car(horizon: int) -> Bridge:
+    """MountainCarContinuous-v0: a force to both sides, which costs what it is strong."""
+    env = gymnasium.make("MountainCarContinuous-v0")
+    return Bridge(
+        env,
+        features=Polynomial(env.observation_space.low, env.observation_space.high, degree=2, outside="clip"),
+        safe_action=[0.0],
+        cost=lambda seen, action, following, info: 0.2 + 0.3 * abs(float(action[0])),
+        threshold=0.35,
+        noise=NOISE,
+        baseline_cost=0.2,
+        reward_range=(-0.1, 100.0),
+        horizon=horizon,
+    )
+
+
+def classic(make: Callable[[int], Bridge], steps: int) -> dict[str, float]:
+    """`learn` on one of Gymnasium's own worlds, H = 200: CPU time, all included. For a process of its own.
+
+    Ratios: the last tenth of the steps over the first, and H = 200 over H = 10, which a plan must not feel. `forgetful`
+    keeps no candidates, as version 0.1 did, over the first 400 steps.
+    """
+    learned(make(200), 20)
+    before = peak_megabytes()
+    whole, deciding = learned(make(200), steps)
+    after = peak_megabytes()
+    short, _ = learned(make(10), steps)
+    kept, plan.KEPT_NUMBERS = plan.KEPT_NUMBERS, 0
+    forgetful, _ = learned(make(200), 400)
+    plan.KEPT_NUMBERS = kept
+    tenth = steps // 10
+    return {
+        "steps": steps,
+        "ms a step": 1e3 * float(whole.mean()),
+        "p99 ms of a decision": 1e3 * float(np.quantile(deciding, 0.99)),
+        "longest step, plan included, ms": 1e3 * float(whole.max()),
+        "ratio, last tenth over first": float(whole[-tenth:].mean() / whole[:tenth].mean()),
+        "ratio, H = 200 over H = 10": float(whole.mean() / short.mean()),
+        "ratio, forgetful over kept": float(forgetful.mean() / whole[:400].mean()),
+        "MB gained": after - before,
+        "MB of candidates at most": kept * 8 / 2**20,
+    }
+
+
+def learned(bridge: Bridge, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """CPU seconds of each step with all that belongs to it, and of each decision alone."""
+    clock, marks, deciding = time.process_time, [time.process_time()], []
+
+    def factory(problem: Problem, rng: np.random.Generator) -> SlucbQvi:
+        agent = SlucbQvi(problem, SlucbConfig(pooled=True))
+        act = agent.act
+
+        def timed(step: int, state: object) -> Decision:
+            start = clock()
+            decision = act(step, state)
+            deciding.append(clock() - start)
+            return decision
+
+        agent.act = timed
+        return agent
+
+    def note(decision: Decision, outcome: Transition) -> None:
+        marks.append(clock())
+        if len(marks) > steps:
+            raise KeyboardInterrupt
+
+    learn(bridge, agent=factory, on_step=note, episodes=steps, compare=0)
+    return np.diff(marks), np.array(deciding)
+
+
+def measure(transitions: int, prefix: int, large: int, steps: int) -> dict[str, dict[str, float]]:
+    """The long run at d=50, the prefix against re-planning every episode, d=500, and two worlds of Gymnasium."""
+    found = {"long": alone(long_run, 10, 5, transitions)} if transitions else {}
     if prefix:
         found["prefix"] = alone(against_every_episode, prefix)
     if large:
         found["large"] = alone(long_run, 50, 10, large)
+    if steps:
+        found["CartPole"] = alone(classic, cart_pole, steps)
+        found["MountainCarContinuous"] = alone(classic, mountain_car, steps)
     return found
 
 
-def alone(work: Callable[..., dict[str, float]], *sizes: int) -> dict[str, float]:
+def alone(work: Callable[..., dict[str, float]], *sizes: object) -> dict[str, float]:
     """`work` in a new process: its peak memory is its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *sizes).result()
@@ -189,9 +283,10 @@ def main() -> None:
     parser.add_argument("--transitions", type=int, default=100_000, help="of the long run at d=50")
     parser.add_argument("--prefix", type=int, default=1000, help="of the comparison with re-planning every episode")
     parser.add_argument("--large", type=int, default=1000, help="transitions at d=500")
+    parser.add_argument("--steps", type=int, default=5000, help="on CartPole and MountainCarContinuous with H = 200")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    found = measure(options.transitions, options.prefix, options.large)
+    found = measure(options.transitions, options.prefix, options.large, options.steps)
     if options.json:
         print(json.dumps(found))
         return

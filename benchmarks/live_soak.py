@@ -97,7 +97,9 @@ async def soak(args, world, pid):
         await connection.open()
     warm_up = Ledger(world, pid, 300)
     await asyncio.gather(*(treat(connection, 1000 + i, warm_up) for i, connection in enumerate(connections)))
-    await connections[0].post("/v1/mode", {"mode": "live", "why": "the soak: shadow criteria are met"})
+    await connections[0].post(
+        "/v1/mode", {"mode": "live", "why": "the soak, after a warm-up in shadow", "override": True}
+    )
     ledger = Ledger(world, pid, args.decisions)
     work = asyncio.gather(*(treat(connection, i, ledger) for i, connection in enumerate(connections)))
     while not work.done():

@@ -248,12 +248,19 @@ def continuous_lines(transitions: int) -> list[Line]:
     often = f"first {prefix['transitions']:g} transitions: {prefix['CPU seconds, every episode']:.1f} s"
     wide = f"p50 {large['p50 ms']:.1f} ms, {large['transitions']:g} transitions"
     p99, ratio, kept, slow = run["p99 ms"], prefix["ratio"], run["kB per next state"], large["p99 ms"]
-    return [
+    lines = [
         Line("continuous states, d=50: p99 of a decision, ms", p99, "<= 5", p99 <= 5.0, f"{sizes}: {shares}"),
         Line("continuous states, d=50: kB per next state", kept, "<= 4", kept <= 4.0, memory),
         Line("re-planning every episode over on growth", ratio, ">= 5", ratio >= 5.0, often),
         Line("continuous states, d=500: p99 of a decision, ms", slow, "<= 50", slow <= 50.0, wide),
     ]
+    for name in ("CartPole", "MountainCarContinuous"):
+        each = found[name]
+        taken, longer = each["ms a step"], each["ratio, H = 200 over H = 10"]
+        detail = f"{each['steps']:g} steps, p99 of a decision {each['p99 ms of a decision']:.1f} ms"
+        lines.append(Line(f"learn on {name}, H=200: ms a step", taken, "<= 3", taken <= 3.0, detail))
+        lines.append(Line(f"learn on {name}: H=200 over H=10", longer, "<= 3", longer <= 3.0, detail))
+    return lines
 
 
 TEN_LINES = """

@@ -1,6 +1,7 @@
 """Yes/no costs: trials until a threshold is certified, with σ = 1/2 and by likelihood ratios; and the times.
 
     python benchmarks/yes_no.py            prints the table of docs/guarantee.md and the times
+    python benchmarks/yes_no.py --world    prints what docs/worlds.md says of the bottling line
 
 The true risk is τ/4 everywhere; features are uniform on the simplex, and nothing is known of safe costs. The table
 counts trials until the bound of the mean feature is at most τ (δ = 0.01, median of three seeds).
@@ -12,13 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tether import Problem, SlucbConfig, SlucbQvi, Transition, synthetic
+from tether import Advisor, Problem, SlucbConfig, SlucbQvi, Transition, bottling, synthetic
 from tether.agents.slucb import slucb_rules
 from tether.kernels.likelihood import NEWTON_STEPS, load_rows, new_dual, new_trials, observe_trial, upper_cost
 from tether.kernels.radius import cost_radius, default_cost_ridge
 from tether.kernels.ridge import new_costs, observe_cost, refresh_spectrum
 from tether.lab.simulate import simulate
 from tether.lab.worlds.linear_mdp import Streams
+from tether.live.policy import Criteria
 from tether.problem.action_sets import StarActions
 
 DELTA = 0.01
@@ -113,6 +115,31 @@ def decision_times(dimension: int, rays: int, rounds: int, kind: str, states: in
     return times
 
 
+def live_times(dimension: int, rays: int, rounds: int) -> np.ndarray:
+    """Seconds of processor time of each `Advisor.decide`, its gate included, after 2000 old outcomes: (rounds,)."""
+    rng = np.random.default_rng(0)
+    gamma, theta = rng.uniform(0.0, 0.4, dimension), rng.uniform(0.5, 1.0, dimension)
+    gamma[0], theta[0] = 0.01, 0.0
+    starts = 0.1 * rng.dirichlet(np.ones(dimension), 3)
+    starts[:, 0] += 0.9
+    ends, told = rng.dirichlet(np.full(dimension, 0.5), (3, rays)), {"horizon": 1, "threshold": 0.1}
+    problem = Problem.from_rays(
+        phi_0=starts, endpoints=ends, baseline_cost=(starts @ gamma)[None], cost_kind="bounded", **told
+    )
+    advisor, old = Advisor(problem, mode="live", criteria=Criteria.none()), rng.dirichlet(np.ones(dimension), 2000)
+    costs = (rng.random(len(old)) < old @ gamma).astype(float)
+    advisor.warm_start(old, costs, rewards=old @ theta, seen_states=[0] * len(old), duplicates="keep")
+    times = np.zeros(rounds)
+    for i in range(rounds):
+        before = time.thread_time()
+        made = advisor.decide(int(rng.integers(3)))
+        times[i] = time.thread_time() - before
+        assert not made.is_baseline, made.detail
+        x = np.array(made.feature)
+        advisor.record(made.id, float(theta @ x), float(rng.random() < x @ gamma))
+    return times
+
+
 def study_ratio(episodes: int = 1000) -> float:
     """A run of the synthetic world with yes/no costs over one with σ = 1/2, which runs in compiled blocks."""
     seconds = []
@@ -129,11 +156,48 @@ def study_ratio(episodes: int = 1000) -> float:
     return seconds[1] / seconds[0]
 
 
+def line_gain(seed: int, kind: str, episodes: int) -> np.ndarray:
+    """On one bottling line: bottles gained over the default per episode, in its last quarter, and stoppage chances
+    over τ. The costs are yes or no in both cases; "gaussian" is told σ = 1/2 instead."""
+    streams = Streams.from_seed(seed)
+    world = bottling(streams.instance)
+    problem = world.problem if kind == "bounded" else replace(world.problem, cost_kind="gaussian", noise=0.5)
+    agent, earned, broken = SlucbQvi(problem, SlucbConfig(pooled=True)), np.zeros(episodes), 0
+    for episode in range(episodes):
+        state = world.reset(streams)
+        agent.plan()
+        for step in range(problem.horizon):
+            outcome = world.step(agent.act(step, state), streams)
+            more = outcome.feature - world.phi_0[state]
+            earned[episode] += 6000.0 * float(world.true_theta[step] @ more)
+            broken += bool(world.true_gamma[step, 0] @ outcome.feature > problem.threshold[0] + 1e-9)
+            agent.observe(outcome)
+            state = outcome.next_state
+    return np.array([earned.mean(), earned[-episodes // 4 :].mean(), broken])
+
+
+def print_world(seeds: int = 10, episodes: int = 2000) -> None:
+    """Means over lines, with their standard errors."""
+    for kind in ("gaussian", "bounded"):
+        runs = np.array([line_gain(seed, kind, episodes) for seed in range(seeds)])
+        means, errors = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(seeds)
+        print(
+            f"{kind}: {means[0]:.0f} ± {errors[0]:.0f} bottles more per episode, {means[1]:.0f} ± {errors[1]:.0f} in "
+            f"the last quarter; {runs[:, 2].sum():.0f} violations in {seeds} runs of {episodes} episodes",
+            flush=True,
+        )
+
+
 def main() -> None:
     """The table, then the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times-only", action="store_true")
-    if not parser.parse_args().times_only:
+    parser.add_argument("--world", action="store_true")
+    asked = parser.parse_args()
+    if asked.world:
+        print_world()
+        return
+    if not asked.times_only:
         print_table()
     for dimension, rays in ((5, 100), (20, 100)):
         both = {kind: decision_times(dimension, rays, 1000, kind) for kind in ("gaussian", "bounded")}
@@ -144,6 +208,9 @@ def main() -> None:
                 f"{late:.2f} ms; the run {times[-1]:.2f} s"
             )
         print(f"the run is {both['bounded'][-1] / both['gaussian'][-1]:.1f} times slower than with σ, step by step")
+    for dimension in (5, 20):
+        middle, late = np.quantile(live_times(dimension, 100, 300), [0.5, 0.99]) * 1e3
+        print(f"live, d = {dimension}, N = 100: a decision takes {middle:.1f} ms of processor time, p99 {late:.1f} ms")
     print(f"the study's run is {study_ratio():.1f} times slower")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tether import Advisor, Criteria, Problem, StarActions
+from tether import Advisor, Criteria, Guards, Problem, StarActions
 
 BASE = {"new": 0.010, "loyal": 0.004}  # complaint rate when nothing is pushed
 SCALE, LEVERS = 0.5, [(0.8, 0.0), (0.0, 0.8), (0.6, 0.6)]
@@ -34,12 +34,14 @@ true_cost = np.array([0.010, 0.004, 0.015, 0.030]) / SCALE
 true_reward = np.array([0.2, 0.3, 0.3, 0.5]) / SCALE
 rng, worst, earned = np.random.default_rng(0), -np.inf, []
 with tempfile.TemporaryDirectory() as folder:
-    advisor = Advisor(problem, Path(folder) / "log.db", criteria=Criteria(outcomes=50))
-    for visit in range(400):
+    guards, criteria = Guards(reward_range=(0.0, 1.0)), Criteria(outcomes=50)
+    advisor = Advisor(problem, Path(folder) / "log.db", guards=guards, criteria=criteria)
+    for visit in range(500):
         if visit == 50:
             advisor.promote("guarded", by="the example", why="50 shadow outcomes, nothing unusual")
-        if visit == 150:
-            advisor.promote("live", by="the example", why="100 guarded outcomes")
+        if visit == 350:
+            print(advisor.status().uplift)
+            advisor.promote("live", by="the example", why="300 guarded outcomes, and a gain over a_0")
         decision = advisor.decide(str(rng.choice(["new", "loyal"])))
         x = np.array(decision.feature)
         worst, earned = max(worst, float(true_cost @ x)), [*earned, float(true_reward @ x)]

@@ -32,8 +32,10 @@ PLAN = "tests/kernels/test_plan.py"
 FACTS = "tests/kernels/test_facts.py"
 TRIALS = "tests/kernels/test_likelihood.py"
 YES_NO = "tests/agents/test_likelihood.py"
+YES_NO_GATE = "tests/live/test_yes_no.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
 ORDER = "tests/agents/test_outcome_order.py"
+RELATED = "tests/agents/relatives"
 
 ALGORITHM_1 = f"{LITERAL}::test_algorithm_1_is_the_same_in_another_shape"
 REMEMBERED = f"{TARGETS}::test_a_fact_is_the_safe_cost_of_the_state_and_step_that_an_outcome_belongs_to"
@@ -145,7 +147,7 @@ RADII = (
     Fault(
         "forget the union over the grid of mixtures",
         "radius:cost_radius",
-        swap("2.0 * rules.events * costs.grid.shape[1]", "rules.events"),
+        swap("2.0 * all_events * costs.grid.shape[1]", "all_events"),
         f"{RADIUS}::test_the_smallest_radius_is_the_smallest_of_its_certified_sets",
     ),
     Fault(
@@ -482,7 +484,7 @@ KNOWN_FACTS = (
     Fault(
         "facts: remembered of the next state",
         "agent:LeastSquaresAgent._fact_of",
-        swap("self.problem.key_of(t.state)", "self.problem.key_of(t.next_state)"),
+        swap("self._recall(t.state)", "self._recall(t.next_state)"),
         f"{REMEMBERED}[logged]",
     ),
 )
@@ -529,6 +531,81 @@ LOST = (
         "monitor:Sums.close",
         swap("predicted > before", "predicted < before"),
         "tests/check/test_monitor.py::test_costs_that_get_lost_because_they_are_high_raise_the_alarm[False]",
+    ),
+    Fault(
+        "safe action: its own cost is not tested",
+        "monitor:Monitor.observe",
+        swap("if is_baseline:\n    self._look_at_safe_action(z, state)", "pass"),
+        "tests/check/test_monitor.py::"
+        "test_a_safe_action_over_the_threshold_raises_the_alarm_though_its_cost_was_never_declared",
+    ),
+    Fault(
+        "safe action: an agent does not say when it played it",
+        "agent:LeastSquaresAgent.note_decision",
+        swap("decision.is_baseline", "False"),
+        "tests/check/test_watch.py::test_an_unsafe_safe_action_trips_an_agent_that_was_told_nothing_of_its_cost",
+    ),
+    Fault(
+        "safe action: outcomes of other actions count as its own",
+        "outcome_order:OutcomeOrder.settle",
+        swap("np.array_equal(outcome.feature, expected.feature)", "True"),
+        "tests/check/test_watch.py::test_an_outcome_of_another_action_than_was_decided_is_not_one_of_the_safe_action",
+    ),
+    Fault(
+        "safe action: the live advisor does not say when it played it",
+        "replica:Learner.apply",
+        swap("event.is_baseline", "False"),
+        "tests/live/test_advisor.py::"
+        "test_an_unsafe_safe_action_trips_the_advisor_and_is_logged_even_after_another_alarm",
+    ),
+    Fault(
+        "safe action: another alarm hides it",
+        "monitor:Monitor._note",
+        never("alarm.test == 'safe' and self.alarm is not None and self.alarm.test != 'safe'"),
+        "tests/check/test_monitor.py::test_an_unsafe_safe_action_replaces_any_other_alarm",
+    ),
+    Fault(
+        "safe action: the test forgets its price for looking all the time",
+        "monitor:excess_evidence",
+        swap("0.5 * np.log(size / SCALES)", "0.0"),
+        "tests/check/test_monitor.py::test_the_evidence_on_an_excess_is_the_integral_over_positive_tilts",
+    ),
+    Fault(
+        "later effects: the lag reaches into the episode before",
+        "later:earlier_features",
+        swap("since + 1 if log.step[row] == log.step[row - 1] + 1 else 0", "since + 1"),
+        "tests/check/test_later.py::test_single_steps_say_nothing_about_later_ones",
+    ),
+    Fault(
+        "estimates: the means of cells are taken for exact",
+        "estimates:misfit_bound",
+        swap("_least_largest(x, mean, -r)", "_least_largest(x, mean, 0.0 * r)"),
+        "tests/check/test_estimates.py::test_the_bracket_of_the_misfit_covers_the_truth[0.05]",
+    ),
+    Fault(
+        "estimates: the error of the drift is left out",
+        "estimates:drift_bound",
+        swap("sigma * fit_radius(gram, level) * sqrt(largest)", "0.0 * sigma"),
+        "tests/check/test_estimates.py::test_the_bracket_of_the_drift_covers_the_truth[0.0001]",
+    ),
+    Fault(
+        "check: nothing examined passes",
+        "report:Report.ok",
+        swap("self.verdict == 'holds'", "self.verdict != 'fails'"),
+        "tests/cli/test_check.py::test_nothing_examined_is_a_verdict_with_an_exit_code_of_its_own",
+    ),
+    Fault(
+        "twins: the misfit forgets what lies over the threshold",
+        "misfit:misfit_of",
+        swap("np.where(cut, tau - ends @ gamma, -np.inf).max()", "-np.inf"),
+        "tests/lab/worlds/test_misfit.py::"
+        "test_where_a_cost_is_over_the_threshold_the_model_with_the_misfit_says_so_too",
+    ),
+    Fault(
+        "twins: the misfit of the first phase alone",
+        "misfit:_points",
+        swap("twin.phases", "twin.phases[:1]"),
+        "tests/lab/worlds/test_misfit.py::test_costs_that_change_are_missed_by_half_the_change",
     ),
     Fault(
         "lost: a warm start takes effect row by row",
@@ -629,6 +706,72 @@ AGENTS = (
         swap("log(2.0)", "0.0"),
         "tests/features/test_actions.py::test_plans_on_doubling_are_logarithmically_few",
     ),
+    Fault(
+        "opse: optimistic utilities",
+        "relatives.opse:Opse.policy",
+        swap("-bonus * known.width", "bonus * known.width"),
+        f"{RELATED}/test_opse.py::test_pessimism_leaves_the_safe_policy",
+    ),
+    Fault(
+        "opse: the largest multiplier where even that fails",
+        "relatives.episodic:smallest_multiplier",
+        never("not utility(np.array([largest]))[0] >= wanted"),
+        f"{RELATED}/test_episodic.py::test_the_smallest_multiplier_is_where_a_growing_utility_reaches_what_is_wanted",
+    ),
+    Fault(
+        "lagrangian: the price falls with violations",
+        "relatives.lagrangian:LagrangianLsvi.policy",
+        swap("p.horizon - self.budget - self.initial @ utility[:, 0]", "self.initial @ utility[:, 0]"),
+        f"{RELATED}/test_lagrangian.py::test_the_price_moves_by_hand",
+    ),
+    Fault(
+        "doss: certified, not optimistic, costs",
+        "relatives.doss:Doss._choose",
+        swap("-beta[j]", "beta[j]"),
+        f"{RELATED}/test_doss.py::test_the_length_by_hand",
+    ),
+    Fault(
+        "doss: a score where nothing may be safe",
+        "relatives.doss:Doss._choose",
+        drop("merit[:, lost] = -excess[:, lost]"),
+        f"{RELATED}/test_doss.py::test_where_nothing_may_be_safe_the_least_excess_is_played",
+    ),
+    Fault(
+        "ncs-lsvi: its first phase ignores its neighbourhood",
+        "relatives.ncs_lsvi:NcsLsvi.choose",
+        swap("reach is None", "True"),
+        f"{RELATED}/test_ncs_lsvi.py::test_the_first_phase_stays_within_its_neighbourhood_and_draws_from_all_of_it",
+    ),
+    Fault(
+        "optpess-lp: costs are not raised",
+        "relatives.optpess_lp:OptPessLp.policy",
+        swap("size * width", "0.0 * width"),
+        f"{RELATED}/test_optpess_lp.py::test_the_safe_policy_is_played_while_its_raised_cost_is_over_the_middle",
+    ),
+    Fault(
+        "dope: no first phase",
+        "relatives.dope:Dope.policy",
+        never("self.starts.sum() < (first if c.first_phase == 'theorem' else c.first_phase)"),
+        f"{RELATED}/test_dope.py::test_the_first_phase_is_the_theorems",
+    ),
+    Fault(
+        "dope: what no policy keeps is played",
+        "relatives.dope:Dope.policy",
+        swap("sparse.csr_array(budget[None])", "sparse.csr_array(0.0 * budget[None])"),
+        f"{RELATED}/test_dope.py::test_a_programme_without_a_solution_leaves_the_safe_policy",
+    ),
+    Fault(
+        "tabular: a uniform policy where the programme never comes",
+        "relatives.tabular:TabularAgent.policy_of",
+        swap("self.safe_policy", "np.full_like(self.safe_policy, 1.0 / policy.shape[2])"),
+        f"{RELATED}/test_tabular.py::test_where_a_programme_never_comes_the_safe_policy_is_played",
+    ),
+    Fault(
+        "the best policy of a budget ignores it",
+        "planning:optimal_episode_policy",
+        swap("horizon * np.array(world.problem.threshold)", "np.array([99.0])"),
+        "tests/lab/worlds/test_cmdp.py::test_the_best_policy_of_a_budget_keeps_it_and_is_beaten_by_no_other",
+    ),
 )
 
 LAKES = (
@@ -697,6 +840,48 @@ LEAN_PLANS = (
         "plan:value_forms",
         swap("tables.start[slot] - begin", "0"),
         f"{LEAN}::test_a_block_of_many_states_answers_as_each_of_them_alone",
+    ),
+    Fault(
+        "lean: the candidates that were kept first serve every state",
+        "plan:Visited.actions",
+        swap("self.kept.get(number)", "next(iter(self.kept.values()), None)"),
+        SAME_PLAN,
+    ),
+    Fault(
+        "lean: a decision takes what was kept of the first state",
+        "plan:Visited.known",
+        swap("self.kept.get(number)", "self.kept.get(min(number, 0))"),
+        f"{LEAN}::test_lean_and_tables_make_the_same_plan[explorer certified-star]",
+    ),
+    Fault(
+        "lean: what was kept of one state certifies an action of another with the same key",
+        "agent:LeastSquaresAgent._recall",
+        swap("self.problem.key is None", "True"),
+        f"{LEAN_STATES}::test_a_key_that_is_coarser_than_the_state_leaves_the_decision_to_the_state_at_hand",
+    ),
+    Fault(
+        "lean: more is kept than there is room for",
+        "plan:Visited._keep",
+        drop("self._kept_numbers += size"),
+        f"{LEAN_STATES}::test_candidates_are_asked_for_once_and_kept_as_long_as_there_is_room[True]",
+    ),
+    Fault(
+        "tripped: plans are made all the same",
+        "agent:LeastSquaresAgent.plans_are_due",
+        never("self.tripped_by"),
+        "tests/check/test_watch.py::test_a_tripped_learner_plans_nothing_until_it_is_reset",
+    ),
+    Fault(
+        "remote: a late answer is taken for that to the next question",
+        "remote_env:RemoteEnv._ask",
+        swap('answer["id"] != self._asked', 'answer["id"] == 0'),
+        "tests/gym/test_remote_env.py::test_an_answer_to_a_question_that_was_interrupted_is_not_taken_for_the_next",
+    ),
+    Fault(
+        "a safe cost that is the same everywhere is not held against a new threshold",
+        "problem:Problem._costs_of_baseline",
+        drop("self._check_baseline(...)"),
+        "tests/agents/test_options.py::test_one_safe_cost_for_all_states_is_checked_again_where_the_threshold_changes",
     ),
     Fault(
         "lean: an end is worth nothing",
@@ -940,19 +1125,19 @@ MIXTURES = (
     ),
     Fault(
         "mixtures: two numbers of the coin per decision",
-        "rslucb:RslucbQvi._toss",
+        "rslucb:MixingAgent._toss",
         swap("self.rng.random()", "max(self.rng.random(), self.rng.random())"),
         f"{COIN}::TestTheCoin::test_every_decision_takes_one_number_even_where_there_is_nothing_to_draw",
     ),
     Fault(
         "mixtures: half of the coin is lost in a saved state",
-        "rslucb:RslucbQvi.take_extras",
+        "rslucb:MixingAgent.take_extras",
         swap("extras['coin']", "{**extras['coin'], 'has_uint32': 0}"),
         f"{COIN}::TestTheCoin::test_a_saved_coin_goes_on_where_it_stopped",
     ),
     Fault(
         "mixtures: decisions claim to bound the cost itself",
-        "rslucb:RslucbQvi.bounds",
+        "rslucb:MixingAgent.bounds",
         becomes("'cost'"),
         f"{COIN}::test_a_decision_carries_its_mixture_and_says_that_it_bounds_an_expected_cost[rslucb-finite]",
     ),
@@ -973,8 +1158,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: the gate does not ask how many facts a certificate rests on",
-        "gate:Gate._examine",
-        never("shown.facts != model.facts"),
+        "gate:Gate._misstated",
+        never("shown.facts != facts"),
         f"{LIVE}/test_gate_facts.py::test_altered_evidence_on_facts_is_refused",
     ),
     Fault(
@@ -992,7 +1177,7 @@ LIVE_USE = (
     Fault(
         "live: the gate's facts are not in a snapshot",
         "gate:Gate.arrays",
-        swap("mine | ...", "mine"),
+        drop("mine |= ..."),
         f"{LIVE}/test_gate_facts.py::test_bytes_restore_the_facts_and_the_future_is_the_same",
     ),
     Fault(
@@ -1003,7 +1188,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: a missing cost counts as 0",
-        "replica:Learner._learned",
+        "replica:Learner._count",
         swap("outcome.cost", "np.zeros(1) if outcome.cost is None else outcome.cost"),
         f"{LIVE}/test_replica.py::test_a_missing_cost_never_changes_the_cost_sums",
     ),
@@ -1030,6 +1215,72 @@ LIVE_USE = (
         "advisor:Advisor._handed_out",
         swap("made.is_baseline", "True"),
         f"{LIVE}/test_orders.py::test_a_decision_under_way_does_not_leave_after_it_was_forbidden",
+    ),
+    Fault(
+        "live: a stop waits for the log",
+        "advisor:Advisor.latch",
+        swap("math.inf, stop", "0.0, stop"),
+        f"{LIVE}/test_orders.py::test_a_stop_holds_before_it_is_logged",
+    ),
+    Fault(
+        "live: a stop that cannot be logged is forgotten",
+        "advisor:Advisor.log_stop",
+        drop("self._notes.append(stop)"),
+        f"{LIVE}/test_orders.py::test_a_stop_that_cannot_be_logged_holds_and_is_logged_later",
+    ),
+    Fault(
+        "live: a plan that failed is passed over",
+        "replica:Learner._learned",
+        swap("np.linalg.LinAlgError", "Exception"),
+        f"{LIVE}/test_half_way.py::test_a_decision_rests_on_no_plan_that_a_replay_would_not_make",
+    ),
+    Fault(
+        "live: what was left half-way is decided on",
+        "advisor:Advisor._fail",
+        swap("self._failure = ...", "self._failure = ''"),
+        f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
+    ),
+    Fault(
+        "live: logged features are compared with nothing",
+        "binding:_difference",
+        becomes("''"),
+        f"{LIVE}/test_binding.py::test_a_problem_that_was_changed_is_refused",
+    ),
+    Fault(
+        "live: a sketch knows no order",
+        "binding:_weights",
+        becomes("np.ones(count)"),
+        f"{LIVE}/test_binding.py::test_a_sketch_tells_states_apart",
+    ),
+    Fault(
+        "live: listed states are not compared",
+        "advisor:_check_settings",
+        never("told.listed != settings.listed"),
+        f"{LIVE}/test_binding.py::test_listed_states_are_compared_before_anything_is_decided",
+    ),
+    Fault(
+        "live: the rate guard does not count what is under way",
+        "judge:_first_objection",
+        swap("ledger.others() + question.under_way", "ledger.others()"),
+        f"{LIVE}/test_guards.py::test_the_rate_guard_counts_what_is_under_way",
+    ),
+    Fault(
+        "live: what was decided before obeys no guard of today",
+        "advisor:Advisor._guarded",
+        becomes("('', '')"),
+        f"{LIVE}/test_guards.py::test_what_was_decided_before_obeys_the_guards_as_of_now",
+    ),
+    Fault(
+        "live: an idempotency key is everybody's",
+        "records:request_key",
+        becomes("f'request:{key}'"),
+        f"{LIVE}/test_guards.py::test_a_key_belongs_to_its_caller",
+    ),
+    Fault(
+        "live: a log that was restored is taken for the old one",
+        "head_note:HeadNote.contradiction",
+        becomes("''"),
+        "tests/service/test_head_note.py",
     ),
     Fault(
         "live: an order is written whatever came before it",
@@ -1121,7 +1372,7 @@ DECLARED = (
     Fault(
         "the gate forgets that samples are off",
         "gate:Gate.add",
-        drop("self.bias[stage] += off**2"),
+        drop("self.bias[place] += off**2"),
         f"{GATE_OPTIONS}::test_the_gates_own_radius_counts_the_misfit_of_every_sample",
     ),
     Fault(
@@ -1257,6 +1508,203 @@ LIKELIHOOD = (
         never("is_bounded and not 0.0 <= numbers[j] <= 1.0"),
         f"{YES_NO}::test_a_cost_outside_the_unit_interval_is_refused_and_leaves_no_trace",
     ),
+    Fault(
+        "yes/no gate: forget log(events)",
+        "yes_no:YesNo.least_likelihood",
+        swap("log(2.0 * events)", "log(2.0)"),
+        f"{YES_NO_GATE}::test_without_data_a_ray_costs_what_its_ends_can_cost",
+    ),
+    Fault(
+        "yes/no gate: two guesses for the price of one",
+        "yes_no:YesNo.least_likelihood",
+        swap("log(2.0 * events)", "log(events)"),
+        f"{YES_NO_GATE}::test_without_data_a_ray_costs_what_its_ends_can_cost",
+    ),
+    Fault(
+        "yes/no gate: the guess is taken after its outcome",
+        "replica:Learner._count",
+        swap(
+            "self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
+            "self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))\n"
+            "self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
+        ),
+        f"{YES_NO_GATE}::test_lost_and_late_costs_are_counted_as_the_learner_counts_them",
+    ),
+    Fault(
+        "yes/no gate: a lost outcome costs nothing",
+        "yes_no:YesNo.add",
+        drop("self.evidence[stage, k] += np.log(np.minimum(q, 1.0 - q))"),
+        f"{YES_NO_GATE}::test_what_a_guess_was_worth_is_counted_before_the_outcome_is",
+    ),
+    Fault(
+        "yes/no gate: merging drops outcomes",
+        "yes_no:YesNo._merge",
+        drop("pairs[b] += pairs[a]"),
+        f"{YES_NO_GATE}::test_the_gate_groups_outcomes_as_the_learner_does_to_the_last_bit",
+    ),
+    Fault(
+        "yes/no gate: the error of a fact is forgotten",
+        "yes_no:YesNo.rows",
+        swap("costs + error", "costs"),
+        f"{YES_NO_GATE}::test_a_fact_counts_with_its_error",
+    ),
+    Fault(
+        "yes/no gate: a maximum of the dual is taken where it is not",
+        "yes_no:YesNo._value",
+        swap("inside + y", "inside"),
+        f"{YES_NO_GATE}::test_with_no_accident_in_n_trials_the_bound_is_that_of_one_coin",
+    ),
+    Fault(
+        "yes/no gate: multipliers that miss x count",
+        "yes_no:YesNo._value",
+        never("not missed <= MISSED * self._norm"),
+        f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
+    ),
+    Fault(
+        "yes/no gate: any bound passes",
+        "gate:Gate._examine_yes_no",
+        never("not shown.bound >= reached - doubt"),
+        f"{YES_NO_GATE}::test_altered_evidence_is_refused",
+    ),
+    Fault(
+        "yes/no gate: a radius proves a yes/no cost",
+        "gate:Gate._misstated",
+        never("shown.kind != kind"),
+        f"{YES_NO_GATE}::test_altered_evidence_is_refused",
+    ),
+)
+
+DRIFT = "tests/agents/test_drift.py"
+GATE_DRIFT = "tests/live/test_gate_drift.py"
+MONITOR = "tests/check/test_monitor.py"
+
+DRIFTS = (
+    Fault(
+        "drift: the age of outcomes does not enlarge the radius",
+        "agents.drift:Blocks._drifted",
+        swap("self.drift * ...", "0.0 * self.drift"),
+        f"{DRIFT}::test_the_drift_adds_the_root_of_squared_ages_to_the_radius",
+    ),
+    Fault(
+        "drift: outcomes do not grow older",
+        "agents.drift:Blocks.tick",
+        drop("self.ages[:, 2] += ..."),
+        f"{DRIFT}::test_deciding_without_outcomes_makes_data_older",
+    ),
+    Fault(
+        "drift: old blocks never leave",
+        "agents.drift:Blocks._begin",
+        drop("copy_row(...)"),
+        f"{DRIFT}::test_blocks_hold_the_outcomes_of_decisions_since_they_began",
+    ),
+    Fault(
+        "drift: an outcome enters blocks that began after its decision",
+        "agents.drift:Blocks.add",
+        swap("0 <= self.number[row] * self._window[row] <= at", "self.number[row] >= 0"),
+        f"{DRIFT}::test_a_late_outcome_belongs_to_the_blocks_of_its_decision",
+    ),
+    Fault(
+        "drift: every block has all of δ",
+        "agents.drift:Blocks._begin",
+        drop("self.costs.split[row] = ..."),
+        f"{DRIFT}::test_all_blocks_together_have_no_more_than_delta",
+    ),
+    Fault(
+        "drift: the radius ignores the block's part of δ",
+        "radius:cost_radius",
+        swap("rules.events * costs.split[stage]", "rules.events"),
+        f"{DRIFT}::test_the_radius_has_two_roots_because_the_target_of_one_must_stand_still",
+    ),
+    Fault(
+        "drift: one root for a target that moves",
+        "radius:cost_radius",
+        never("rules.radius_kind == MOVING"),
+        f"{DRIFT}::test_the_radius_has_two_roots_because_the_target_of_one_must_stand_still",
+    ),
+    Fault(
+        "drift: safe costs are remembered",
+        "slucb:slucb_rules",
+        swap("known and not drifts", "known"),
+        f"{DRIFT}::test_the_safe_cost_is_the_one_that_is_declared_now",
+    ),
+    Fault(
+        "drift: the safe cost is the one of the first visit",
+        "agent:LeastSquaresAgent._recall",
+        never("self.blocks is not None"),
+        f"{DRIFT}::test_the_safe_cost_is_the_one_that_is_declared_now",
+    ),
+    Fault(
+        "drift: the bounds of an older plan justify a choice",
+        "agent:LeastSquaresAgent.decides_afresh",
+        swap("self.blocks is not None", "False"),
+        f"{DRIFT}::test_deciding_without_outcomes_makes_data_older",
+    ),
+    Fault(
+        "drift: the gate forgets the age of outcomes",
+        "gate:Gate._sums",
+        swap("(np.sqrt(sums.bias) + moved) ** 2", "sums.bias"),
+        f"{GATE_DRIFT}::test_the_gates_own_radius_counts_the_age_of_every_outcome",
+    ),
+    Fault(
+        "drift: old blocks never leave the gate",
+        "gate:Gate._begin",
+        drop("self.gram[block] = ..."),
+        f"{GATE_DRIFT}::test_the_gates_blocks_are_the_learners",
+    ),
+    Fault(
+        "drift: the gate counts an outcome in blocks that began after its decision",
+        "gate:Gate._places",
+        swap("(begun >= 0) & ...", "begun >= 0"),
+        f"{GATE_DRIFT}::test_the_gates_blocks_are_the_learners",
+    ),
+    Fault(
+        "drift: every block of the gate has all of δ",
+        "gate:Gate._sums",
+        swap("len(windows) * turn**2 * pi**2 / 6.0", "1.0"),
+        f"{GATE_DRIFT}::test_a_block_of_later_turns_has_less_of_delta",
+    ),
+    Fault(
+        "drift: one root for a target that moves, in the gate",
+        "gate:least_radii",
+        swap("terms.radius == 'classical' or terms.drift is not None", "terms.radius == 'classical'"),
+        f"{GATE_DRIFT}::test_two_roots_take_the_place_of_one_in_the_gate",
+    ),
+    Fault(
+        "drift: the gate does not look at what a certificate says of it",
+        "gate:Gate._misstated",
+        swap("shown.drift == drift", "True"),
+        f"{GATE_DRIFT}::test_a_certificate_that_says_something_else_of_the_drift_is_refused",
+    ),
+    Fault(
+        "drift: only proposals come too late, not a_0 drawn in their place",
+        "replica:Learner.outdated",
+        swap("(made.proposal or made.certificate)", "made.certificate"),
+        f"{GATE_DRIFT}::test_both_arms_of_a_comparison_come_too_late_alike",
+    ),
+    Fault(
+        "drift: a decision leaves however many were made since",
+        "replica:Learner.outdated",
+        becomes("''"),
+        f"{GATE_DRIFT}::test_a_decision_that_comes_too_late_is_withheld",
+    ),
+    Fault(
+        "drift: old data of unknown age are taken",
+        "warm_start:warm_start_drafts",
+        never("any(problem.drift)"),
+        f"{GATE_DRIFT}::test_old_data_of_unknown_age_are_refused",
+    ),
+    Fault(
+        "drift: the online tests take declared drift for a contradiction",
+        "monitor:Monitor._tables",
+        swap("self._misfit * np.sqrt(sums.count) + ...", "self._misfit * np.sqrt(sums.count)"),
+        f"{MONITOR}::test_a_declared_drift_raises_no_alarm_and_a_faster_one_does",
+    ),
+    Fault(
+        "drift: each new start of the online tests spends the whole level",
+        "monitor:Monitor._limit_of",
+        becomes("self.limit"),
+        f"{MONITOR}::test_tests_that_start_anew_where_costs_drift_share_the_level",
+    ),
 )
 
 ANSWERED = "tests/check/test_wizard.py::test_what_is_printed_can_be_played_unless_an_obstacle_is_named"
@@ -1272,9 +1720,201 @@ WIZARD = (
     ),
 )
 
+ROWS = "tests/agents/relatives/test_bandits.py"
+LEAGUE_TESTS = "tests/studies/test_league.py"
+
+LEAGUE = (
+    Fault(
+        "league: ROFUL plays the length it hopes for",
+        "roful:Roful.choose",
+        swap("np.minimum(length, ...)", "length"),
+        f"{ROWS}::test_the_choice_is_the_papers[1-Roful-literal_roful]",
+    ),
+    Fault(
+        "league: a rival's bound is its estimate",
+        "genop:GenOp.choose",
+        swap("rays.cost + bonus", "rays.cost"),
+        f"{ROWS}::test_the_choice_is_the_papers[0-GenOp-literal_genop]",
+    ),
+    Fault(
+        "league: rounding may lift a bound over the threshold",
+        "relatives.bandit:length_under",
+        swap("DOWN * threshold", "1.0 * threshold"),
+        f"{ROWS}::test_rounding_never_lifts_a_cut_ray_over_the_threshold",
+    ),
+    Fault(
+        "league: a bound that is no number passes",
+        "relatives.bandit:certified",
+        swap("(np.asarray(pick.length) > 0.0) & (pick.bound <= threshold[..., 0])", "np.asarray(pick.length) > 0.0"),
+        f"{ROWS}::test_a_pick_whose_bound_is_over_the_threshold_is_not_played",
+    ),
+    Fault(
+        "league: a policy that is no number is drawn from",
+        "relatives.episodic:EpisodicAgent.make_plan",
+        swap("np.isfinite(policy).all(axis=2, keepdims=True)", "True"),
+        "tests/agents/relatives/test_episodic.py::test_a_policy_that_is_no_number_is_the_safe_one",
+    ),
+    Fault(
+        "league: a scale is called a theorem",
+        "relatives.bandit:RayBandit.origin",
+        swap("self.config.scale == 1.0", "True"),
+        f"{ROWS}::test_a_scale_multiplies_the_radius_and_is_called_tuned[Roful]",
+    ),
+    Fault(
+        "league: HP-UCB leaves no room for the noise",
+        "hp_ucb:HpUcb.choose",
+        swap("rays.cost + bonus + self.room", "rays.cost + bonus"),
+        f"{ROWS}::test_hp_ucb_leaves_room_for_the_noise_and_learns_per_unit",
+    ),
+    Fault(
+        "league: measured costs have the same noise at every length",
+        "linear_mdp:LinearMDP.play",
+        never("self.problem.noise_scales and isinstance(action, StarAction)"),
+        "tests/lab/worlds/test_contexts.py::test_the_noise_of_a_cost_grows_with_the_length[0.1]",
+    ),
+    Fault(
+        "league: rivals are tuned by regret alone",
+        "league:tuned_scales",
+        swap("float(broken(cell).sum())", "0.0"),
+        f"{LEAGUE_TESTS}::test_the_tuned_scale_has_the_fewest_violations_and_then_the_least_regret",
+    ),
+    Fault(
+        "league: a promise for an episode is judged without its next states",
+        "planning:policy_costs",
+        swap("world.true_mu[step] @ costs[step + 1]", "0.0"),
+        f"{LEAGUE_TESTS}::test_expected_episode_costs_are_what_playing_costs_on_average",
+    ),
+)
+
+CANARY, UPLIFT = "tests/live/test_canary.py", "tests/live/test_uplift.py"
+
+COMPARED = (
+    Fault(
+        "uplift: what is seen is weighed by the other arm's propensity",
+        "uplift:pseudo_outcome",
+        swap("(value - first) / share", "(value - first) / (1.0 - share)"),
+        "tests/statistical/test_uplift_coverage.py::test_the_interval_holds_at_all_times[yes or no, a tenth]",
+    ),
+    Fault(
+        "canary: less than the share p that is logged is drawn",
+        "canary:plays_proposal",
+        swap("coin_of(...) < share", 'coin_of(f"canary:{id}") < 0.85 * share'),
+        f"{CANARY}::test_the_draw_is_uniform_in_the_id_and_independent_of_the_coin_of_mixtures",
+    ),
+    Fault(
+        "canary: it is drawn with the coin of mixtures",
+        "canary:plays_proposal",
+        swap("coin_of(...)", "coin_of(id)"),
+        f"{CANARY}::test_the_draw_is_uniform_in_the_id_and_independent_of_the_coin_of_mixtures",
+    ),
+    Fault(
+        "canary: what a guard forbids is drawn all the same",
+        "judge:judge",
+        swap("proposal is not None and not proposal.is_baseline and not objection[0]", "proposal is not None"),
+        f"{LIVE}/test_guards.py::test_the_rate_guard_holds_in_every_window[guarded]",
+    ),
+    Fault(
+        "canary: only the proposal is withheld",
+        "advisor:Advisor._handed_out",
+        swap("made.is_baseline and made.canary is None", "made.is_baseline"),
+        f"{CANARY}::test_a_stop_in_flight_withholds_both_arms",
+    ),
+    Fault(
+        "canary: what did not leave is compared",
+        "replica:Ledger._withheld",
+        drop("self.uplift.withdraw(note.decision_id)"),
+        f"{CANARY}::test_what_is_compared_is_what_left_and_its_propensities_are_right",
+    ),
+    Fault(
+        "canary: outcomes are compared as they come",
+        "canary:Trials._due",
+        swap(
+            "while self._queue and next(iter(self._queue.values())).settled:\n    due.append(...)",
+            "for id in [id for id in self._queue if self._queue[id].settled]:\n    due.append(self._queue.pop(id))",
+        ),
+        f"{CANARY}::test_outcomes_are_compared_in_the_order_of_their_decisions",
+    ),
+    Fault(
+        "uplift: what never came counts as the middle",
+        "uplift:Gain.add",
+        swap("(0.0, 1.0) if trial.played else (1.0, 0.0)", "(0.5, 0.5)"),
+        f"{UPLIFT}::test_what_never_came_counts_as_the_worst_at_each_end",
+    ),
+    Fault(
+        "uplift: the reach of a pseudo-outcome is not looked at",
+        "uplift:Side.add",
+        swap("max(guess - least, 1.0)", "1.0"),
+        f"{UPLIFT}::test_each_factor_of_the_supermartingale_has_a_mean_of_at_most_one",
+    ),
+    Fault(
+        "uplift: every comparison of a log gets the whole α",
+        "uplift:Uplift.level",
+        swap("2.0 * len(RATES) * self.number * (self.number + 1) / ERROR", "2.0 * len(RATES) / ERROR"),
+        f"{UPLIFT}::test_the_intervals_of_all_comparisons_of_a_log_hold_together",
+    ),
+    Fault(
+        "uplift: live mode does not ask for it",
+        "replica:Ledger.unmet",
+        never('mode == "live" and criteria.uplift is not None'),
+        f"{CANARY}::test_promotion_asks_for_a_gain_and_a_person_may_override_it",
+    ),
+)
+
+MERGE = "tests/live/test_merge.py"
+
+MERGED = (
+    Fault(
+        "merge: what came is taken, not a prefix of all",
+        "live.merge:merge",
+        swap("break", "continue"),
+        f"{MERGE}::test_every_site_waits_for_the_first_open_decision_of_any",
+    ),
+    Fault(
+        "merge: a decision counts as often as its log is given",
+        "live.merge:merge",
+        swap('f"merged:{sources[item.site].identity()}:{item.id}"', 'f"merged:{item.site}:{item.id}"'),
+        f"{MERGE}::test_a_copy_of_a_log_counts_once",
+    ),
+    Fault(
+        "merge: sites with other features are taken",
+        "live.merge:_check_feature",
+        never("not np.allclose(phi, seen.feature, rtol=1e-9, atol=1e-12)"),
+        f"{MERGE}::test_sites_with_another_problem_or_other_features_are_refused",
+    ),
+)
+
+EVALUATE = "tests/check/test_evaluate.py"
+
+EVALUATED = (
+    Fault(
+        "evaluate: a log without overlap is weighted",
+        "check.evaluate:_no_overlap",
+        never("never.any()"),
+        f"{EVALUATE}::test_a_log_without_overlap_is_refused_with_the_reason",
+    ),
+    Fault(
+        "evaluate: weights that do not add up pass",
+        "check.evaluate:_no_overlap",
+        never("mean < 1.0 - FAR_FROM_1 * error"),
+        f"{EVALUATE}::test_wrong_propensities_are_noticed_by_the_weights_mean",
+    ),
+    Fault(
+        "evaluate: the policy's probability is not weighed by the log's",
+        "check.evaluate:evaluate",
+        swap("rows.target / rows.propensity", "rows.target"),
+        f"{EVALUATE}::test_estimates_find_the_known_value_of_a_simulated_policy",
+    ),
+    Fault(
+        "evaluate: the linear value forgets how little is known",
+        "check.evaluate:linear_value",
+        swap("beta * sqrt(...)", "noise * sqrt(float(x @ np.linalg.solve(gram, x)))"),
+        f"{EVALUATE}::test_the_linear_value_holds_for_greedy_logs_without_any_overlap",
+    ),
+)
+
 FAULTS = (
-    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + LIKELIHOOD + ROUNDING + AGENTS + LAKES + LEAN_PLANS
-    + MIXTURES + LIVE_USE + WIZARD
+    SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + DRIFTS + LIKELIHOOD + ROUNDING + AGENTS + LAKES
+    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + WIZARD + LEAGUE
 )  # fmt: skip
 
 if __name__ == "__main__":

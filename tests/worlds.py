@@ -12,6 +12,7 @@ from tether import (
     StarActions,
     Streams,
     ad_load,
+    bottling,
     dosing,
     heating,
     not_star_convex,
@@ -76,6 +77,7 @@ def uneven_world(
     known_costs=True,
     cost_kind="gaussian",
     cost_error=0.0,
+    drift=0.0,
 ):
     """Simplex features, γ*_h and θ*_h in [0, 1]^d, Dirichlet rows of μ*_h; every safe feature costs <= 0.4."""
     rng = np.random.default_rng(seed)
@@ -100,6 +102,7 @@ def uneven_world(
         "baseline_cost": costs,
         "cost_kind": cost_kind,
         "baseline_cost_error": cost_error,
+        "drift": drift,
     }
     if finite:
         safe = rng.integers(0, rays + 1, size=states)  # a_0 has another index in every state
@@ -338,6 +341,7 @@ WORLDS = {
     "dosing": lambda: dosing(Streams.from_seed(3).instance),
     "heating": lambda: heating(Streams.from_seed(3).instance),
     "ad-load": lambda: ad_load(Streams.from_seed(3).instance),
+    "bottling": lambda: bottling(Streams.from_seed(3).instance),
     "two-constraints": lambda: two_constraints(),
     "two-constraints-finite": lambda: two_constraints(finite=True),
 }

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
         AssumptionError,
         EmptySafeSet,
         InputError,
+        MissingExtra,
         StateFileError,
         StoreBusy,
         StoreError,
         TetherError,
     )
     from tether.gym.bridge import Bridge
-    from tether.gym.learn import LearningResult, learn
+    from tether.gym.learn import learn
+    from tether.gym.result import LearningResult
     from tether.lab.worlds.ad_load import ad_load
+    from tether.lab.worlds.bottling import bottling
     from tether.lab.worlds.dosing import dosing
     from tether.lab.worlds.heating import heating
     from tether.lab.worlds.lake import frozen_lake
@@ -38,16 +41,19 @@ if TYPE_CHECKING:
     from tether.live.policy import Criteria, Guards
     from tether.live.records import Certificate, LiveDecision, StateCodec
     from tether.problem.action_sets import FiniteActions, StarActions
+    from tether.problem.names import Names
     from tether.problem.problem import Problem
-    from tether.records import CostBound, Decision, Mixture, Radius, StarAction, Transition
+    from tether.records import CostBound, Decision, Drift, Mixture, Radius, StarAction, Transition
 
 _HOME = {
     "Problem": "tether.problem.problem",
+    "Names": "tether.problem.names",
     "FiniteActions": "tether.problem.action_sets",
     "StarActions": "tether.problem.action_sets",
     "StarAction": "tether.records",
     "Decision": "tether.records",
     "CostBound": "tether.records",
+    "Drift": "tether.records",
     "Radius": "tether.records",
     "Mixture": "tether.records",
     "Transition": "tether.records",
@@ -60,7 +66,7 @@ _HOME = {
     "CertifiedSet": "tether.agents.certified",
     "certified_set": "tether.agents.certified",
     "learn": "tether.gym.learn",
-    "LearningResult": "tether.gym.learn",
+    "LearningResult": "tether.gym.result",
     "Bridge": "tether.gym.bridge",
     "Advisor": "tether.live.advisor",
     "LiveDecision": "tether.live.records",
@@ -80,11 +86,13 @@ _HOME = {
     "dosing": "tether.lab.worlds.dosing",
     "heating": "tether.lab.worlds.heating",
     "ad_load": "tether.lab.worlds.ad_load",
+    "bottling": "tether.lab.worlds.bottling",
     "MisspecifiedMDP": "tether.lab.worlds.linear_mdp",
     "TetherError": "tether.errors",
     "AssumptionError": "tether.errors",
     "InputError": "tether.errors",
     "EmptySafeSet": "tether.errors",
+    "MissingExtra": "tether.errors",
     "StateFileError": "tether.errors",
     "StoreError": "tether.errors",
     "StoreBusy": "tether.errors",

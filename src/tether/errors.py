@@ -1,6 +1,8 @@
 """What Tether raises. Every message names the value, the limit, the assumption and the way out."""
 
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class TetherError(Exception):
@@ -17,6 +19,10 @@ class InputError(TetherError, ValueError):
 
 class EmptySafeSet(TetherError):
     """No action, not even the safe one, has a bound under the threshold."""
+
+
+class MissingExtra(TetherError, ImportError):
+    """A package that only some need is not installed; the message has the line that installs it."""
 
 
 class StateFileError(TetherError):
@@ -43,3 +49,13 @@ def nearest(name: str, names: list[str]) -> str:
     """The end of an error message: the nearest right name, or all of them."""
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}."
+
+
+def imported(module: str, extra: str) -> Any:
+    """A package that only some need; where it is missing, an error that says how to install it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        raise MissingExtra(f'this needs {error.name}: pip install "tether-rl[{extra}]".') from None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 State = Any
 StateKey = Hashable
-Origin = Literal["theorem", "tuned", "exact", "none"]
+Origin = Literal["theorem", "default", "tuned", "exact", "none"]
 Proof = Literal["radius", "likelihood"]
 
 Bounded = Literal["cost", "expected cost", "realised cost"]
@@ -53,11 +53,23 @@ DecisionId = int | str
 class Radius:
     """A confidence radius β that knows where it comes from; the guarantee holds for "theorem" only.
 
-    origin "exact" marks a baseline that is told γ*, and "none" one that has no constraint at all.
+    origin "default" is a rule of Tether's that nobody tuned, for the value radius alone, which safety does not rest on;
+    "exact" marks a baseline that is told γ*, and "none" one that has no constraint at all.
     """
 
     value: float
     origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Where γ* may move by `rate` with each decision: a bound rests on decisions from number `since` on, the beginning
+    of one of the blocks of its `window`, and holds for decisions up to number `until`: docs/theory.md section 13."""
+
+    rate: float
+    window: int
+    since: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +79,11 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones. A bound
-    on the "realised cost" holds for what is measured, with probability 1 − `exceedance` at each step. `lost` is how
-    many costs it should rest on but were never measured; `lost_as` says what they count as (`Problem.lost`). `kind`
-    says how it was proven: by a radius, or, for a cost in [0, 1], by a likelihood ratio; the radius has then only
-    steered the choice.
+    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones, `drift`
+    says what it rests on where they were declared to drift. A bound on the "realised cost" holds for what is measured,
+    with probability 1 − `exceedance` at each step. `lost` is how many costs it should rest on but were never measured;
+    `lost_as` says what they count as (`Problem.lost`). `kind` says how it was proven: by a radius, or, for a cost in
+    [0, 1], by a likelihood ratio; the radius has then only steered the choice.
     """
 
     bound: float
@@ -81,6 +93,7 @@ class CostBound:
     bounds: Bounded = "cost"
     facts: int = 0
     misfit: float = 0.0
+    drift: Drift | None = None
     exceedance: float = 0.0
     lost: int = 0
     lost_as: Literal["at-random", "worst-case"] = "at-random"

@@ -81,6 +81,9 @@ def _cases():
         "lsvi-penalised": _lsvi(star, "none", penalty=0.9),
         **_lean_cases(star, unknown, still),
         **_bounded_cases(),
+        "drift": _slucb(uneven_world(7, drift=1e-3)),
+        "drift-two-constraints": _slucb(uneven_world(7, drift=(1e-3, 0.0), constraints=2, known_costs=False)),
+        "rslucb-drift": _rslucb(uneven_world(7, drift=1e-3, finite=True)),
     }
 
 
@@ -121,6 +124,10 @@ RANDOMISED = [name for name in CASES if name.startswith("rslucb")]
 
 LEAN = [name for name in CASES if name.startswith(("lean", "bounded-lean"))]
 """Agents that keep no plan per state, so that no state can be registered and no study can read one off."""
+
+
+MOVING = [name for name in CASES if "drift" in name]
+"""Agents whose bounds change with every decision, and that keep blocks of outcomes: tests/agents/test_drift.py."""
 
 
 def make_known(agent, states):

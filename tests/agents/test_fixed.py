@@ -80,9 +80,10 @@ def test_lsvi_ucb_knows_where_trajectories_end(told):
         agent.act(0, 1)
 
 
-def test_the_default_action_needs_its_cost():
-    with pytest.raises(InputError, match="baseline_cost"):
-        DefaultAction(small_world(known_costs=False).problem)
+def test_without_its_cost_the_default_action_is_played_without_a_bound():
+    world = small_world(known_costs=False)
+    decision = DefaultAction(world.problem).act(0, 1)
+    assert decision.is_baseline and np.isnan(decision.cost_bound) and decision.cost_radius.origin == "none"
 
 
 def test_a_saved_default_action_comes_back(tmp_path):

@@ -170,7 +170,13 @@ def kept_bytes(rays, episodes, d=12):
     return held / len(agent.visited.states), peak
 
 
-def test_memory_grows_with_d_for_each_visited_state_and_not_with_the_number_of_actions():
+@pytest.fixture
+def forgetful(monkeypatch):
+    """No candidates are kept: as in a run that has used up its room for them."""
+    monkeypatch.setattr("tether.kernels.plan.KEPT_NUMBERS", 0)
+
+
+def test_memory_grows_with_d_for_each_visited_state_and_not_with_the_number_of_actions(forgetful):
     few, _ = kept_bytes(4, 60)
     many, peak = kept_bytes(150, 60)
     assert many <= 1.1 * few + 200
@@ -179,7 +185,41 @@ def test_memory_grows_with_d_for_each_visited_state_and_not_with_the_number_of_a
     assert peak < 3_000_000
 
 
-def test_a_plan_of_many_states_needs_no_more_room_than_a_plan_of_few():
+@pytest.mark.parametrize("pooled", [False, True])
+def test_candidates_are_asked_for_once_and_kept_as_long_as_there_is_room(pooled, monkeypatch):
+    """A pooled plan visits each state at every step; forgetting half of them changes no bit."""
+    asked = []
+    basic = plane(baseline_cost=lambda step, state: float(gamma_of(6) @ star_at(np.asarray(state), 6, 8).phi_0))
+    counting = replace(basic, actions=lambda state: asked.append(state.tobytes()) or basic.actions(state))
+    config = SlucbConfig(pooled=pooled, replan="every-episode")
+    agent = SlucbQvi(counting, config)
+    decisions = wander(agent, np.random.default_rng(23), 20)
+    visited = [state.tobytes() for state in agent.visited.states]
+    assert sorted(asked.count(key) for key in set(asked)) == [1] * len(set(asked))
+    assert set(visited) < set(asked)  # and the first state of each episode, which nothing led to
+    room = len(visited) // 2 * (8 + 1) * 6
+    monkeypatch.setattr("tether.kernels.plan.KEPT_NUMBERS", room)
+    half = SlucbQvi(basic, config)
+    again = wander(half, np.random.default_rng(23), 20)
+    assert sum(kept.endpoints.size + kept.phi_0.size for kept in half.visited.kept.values()) == room
+    assert [essence((d.action, d.evidence, d.score)) for d in decisions] == [
+        essence((d.action, d.evidence, d.score)) for d in again
+    ]
+
+
+def test_a_key_that_is_coarser_than_the_state_leaves_the_decision_to_the_state_at_hand():
+    """Two points of one cell: what was kept of the first must not certify an action of the second."""
+    problem = plane(key=lambda state: (round(float(state[0]), 1), round(float(state[1]), 1)))
+    agent = SlucbQvi(problem)
+    first, second = np.array([0.31, 0.52]), np.array([0.34, 0.48])
+    agent.observe(agent.act(0, np.array([0.9, 0.9])).outcome(reward=0.5, cost=0.2, next_state=first))
+    assert list(agent.visited.kept) == [0] and problem.key_of(first) == problem.key_of(second)
+    decision = agent.act(1, second)
+    assert decision.is_baseline
+    np.testing.assert_array_equal(decision.feature, problem.actions(second).phi_0)
+
+
+def test_a_plan_of_many_states_needs_no_more_room_than_a_plan_of_few(forgetful):
     _, few = kept_bytes(150, 30)
     _, many = kept_bytes(150, 90)
     assert many < 1.3 * few + 20_000
@@ -230,7 +270,7 @@ def test_a_bandit_keeps_no_states_at_all():
     assert agent.visited.states == []
 
 
-def test_only_states_that_something_led_to_are_asked_about():
+def test_only_states_that_something_led_to_are_asked_about(forgetful):
     asked = []
     basic = plane()
     counting = replace(basic, actions=lambda state: asked.append(state.tobytes()) or basic.actions(state))
@@ -245,7 +285,7 @@ def test_only_states_that_something_led_to_are_asked_about():
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_features_that_are_not_finite_are_refused_wherever_they_come_up():
+def test_features_that_are_not_finite_are_refused_wherever_they_come_up(forgetful):
     spoilt = []
     basic = plane()
 
@@ -275,7 +315,7 @@ def test_features_that_are_not_finite_are_refused_wherever_they_come_up():
     assert agent.data_version == 6 * seen
 
 
-def test_features_that_change_their_dimension_are_named():
+def test_features_that_change_their_dimension_are_named(forgetful):
     basic, other = plane(), []
     small = FiniteActions(np.eye(2), 0)
     agent = SlucbQvi(replace(basic, actions=lambda state: small if other else basic.actions(state)))

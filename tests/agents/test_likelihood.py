@@ -110,6 +110,28 @@ def test_the_certified_set_agrees_with_what_the_agent_proposes(name):
     assert checked > 0 or "finite" in name
 
 
+@pytest.mark.parametrize("name", BOUNDED)
+def test_the_feature_alone_is_that_of_the_whole_answer(name):
+    """Just after a plan, and when outcomes have come since; a mixing agent tosses no coin for it."""
+    case = CASES[name]
+    agent, streams = case.make(), Streams.from_seed(3)
+    if not name.endswith("lean"):
+        agent.register(range(4))
+    for _ in range(6):
+        state = case.world.reset(streams)
+        agent.plan()
+        for step in range(case.world.problem.horizon):
+            coin = agent.rng.bit_generator.state if agent.mixes else None
+            for asked in range(4):
+                feature = agent.peek_feature(step, asked)
+                assert coin is None or agent.rng.bit_generator.state == coin
+                whole = agent.propose(step, asked, coin=0.0) if agent.mixes else agent.peek(step, asked)
+                np.testing.assert_allclose(feature, whole.mean_feature, rtol=0, atol=1e-12)
+            seen = case.world.step(agent.act(step, state), streams)
+            agent.observe(seen)
+            state = seen.next_state
+
+
 def test_what_was_played_depends_on_the_likelihood_and_not_on_the_guess():
     """A tuned radius of 0 would certify everything; the likelihood does not care."""
     world = uneven_world(7, cost_kind="bounded")

@@ -1,5 +1,6 @@
 """What a problem may declare beyond the paper, by hand: misfit, realised limits, the origin, pooled safe costs."""
 
+from dataclasses import replace
 from math import log, sqrt
 
 import numpy as np
@@ -150,3 +151,11 @@ def test_a_restored_agent_continues_and_another_problem_is_refused(options, tmp_
     assert again.propose(0, 0).evidence == agent.propose(0, 0).evidence
     with pytest.raises(Exception, match=f"its {next(iter(options))} is"):
         SlucbQvi.restore(tmp_path / "agent", two_arm_problem(horizon=1))
+
+
+def test_one_safe_cost_for_all_states_is_checked_again_where_the_threshold_changes():
+    """A number is checked at the door; a copy of the problem with another τ knows it as a function."""
+    problem = two_arm_problem(baseline_cost=0.3)
+    assert problem.look_up(0).baseline_cost.tolist() == [[0.3]] * problem.horizon
+    with pytest.raises(AssumptionError, match=r"safe action costs 0.3 and tau is 0.2"):
+        replace(problem, threshold=0.2).look_up(0)

@@ -10,7 +10,7 @@ from tether import InputError, Monitor, SlucbConfig, SlucbQvi
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.agents.testing import essence
 from tether.lab.worlds.linear_mdp import Streams
-from worlds import small_world, two_constraints
+from worlds import small_world, two_arm_problem, two_constraints
 
 WORLD = small_world()
 ORDERED = ("explorer-adaptive", "explorer-paper", "condition-on-all", "unknown-certified", "rslucb-star", "lean")
@@ -152,6 +152,15 @@ def test_in_the_worst_case_a_lost_cost_is_half_its_range_off():
     mine, theirs = agent.act(0, 0).tightest, other.act(0, 0).tightest
     assert mine.radius.value == pytest.approx(theirs.radius.value + 0.3 * np.sqrt(2.0), rel=1e-8)
     assert (mine.lost, mine.lost_as) == (2, "worst-case")
+
+
+def test_the_lost_outcome_of_a_safe_action_counts_like_any_other():
+    """Its feature is the problem's own, which nobody may write to, and still reaches the kernels."""
+    agent = SlucbQvi(two_arm_problem(horizon=1, lost="worst-case", cost_range=(0.0, 0.6)))
+    decision = agent.act(0, 0)
+    assert decision.is_baseline and not decision.feature.flags.writeable
+    agent.lose(decision.id)
+    assert agent.costs.bias.tolist() == [[0.3**2]]
 
 
 @pytest.mark.parametrize(

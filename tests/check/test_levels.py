@@ -11,7 +11,7 @@ from scipy.stats import binom
 from check.measure import TWINS
 from check.measure import run as play
 from tether import Problem
-from tether.check.monitor import Monitor
+from tether.check.monitor import Monitor, SafePlays
 
 FALSE_ALARM = 1e-6
 
@@ -77,3 +77,27 @@ def test_learners_on_wrong_worlds_are_tripped(twin):
     assert all(run.alarm is not None for run in runs)
     if "half-way" in twin:
         assert all(run.alarm > 1500 for run in runs)
+
+
+def unsafe_runs(seeds, mean, level, count=300):
+    """Runs in which a_0 is found over τ; its mean cost is `mean` σ over τ, in states that follow the last noise."""
+    found = 0
+    for seed in seeds:
+        rng, plays, state = np.random.default_rng([seed, 6]), SafePlays.none(1), 0
+        for n in range(1, count + 1):
+            noise = rng.standard_normal()
+            plays.add(np.array([mean + noise]), state)
+            state = int(rng.integers(3)) + 3 * (noise > 0.0)
+            if n % 5 == 0 and plays.evidence()[0] >= -np.log(level):
+                found += 1
+                break
+    return found
+
+
+def test_a_safe_action_at_the_threshold_is_accused_no_more_often_than_the_level():
+    """n = 150 runs, seeds 0..149, level 0.05, looked at throughout 300 outcomes; the mean is exactly τ."""
+    assert unsafe_runs(range(150), 0.0, 0.05) <= allowed(150, 0.05)
+
+
+def test_the_same_test_notices_a_safe_action_over_the_threshold():
+    assert unsafe_runs(range(40), 0.5, 0.01) == 40

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from check.cases import linear, outcomes
-from tether import Transition
+from live.plant import Plant, live_advisor
+from tether import Problem, Transition
 from tether.check.logs import Log, as_log, read_log
 from tether.errors import InputError
-from worlds import simplex_problem
+from tether.live.audit import export
+from tether.live.log.memory import MemoryStore
+from worlds import simplex_problem, world_and_streams
 
 
 def arrays(count=40, constraints=1):
@@ -120,3 +123,96 @@ def test_a_file_with_pickled_objects_is_refused(tmp_path):
     np.savez(tmp_path / "log.npz", phi=np.array([{"a": 1}], dtype=object), cost=np.zeros(1))
     with pytest.raises(InputError, match="cannot be read"):
         read_log(simplex_problem(), tmp_path / "log.npz")
+
+
+def finite_problem():
+    """Two states, three actions; a_0 is action 1."""
+    features = np.arange(12.0).reshape(2, 3, 2) / 20.0
+    return Problem.from_table(
+        features=features, baseline_action=[1, 1], baseline_cost=None, horizon=1, threshold=0.5, noise=0.1
+    )
+
+
+def test_states_and_actions_get_the_features_of_the_problem(tmp_path):
+    problem = finite_problem()
+    (tmp_path / "log.csv").write_text("state,action,cost\n1,2,0.1\n0,1,\n1,0,0.3\n")
+    log = read_log(problem, tmp_path / "log.csv")
+    assert log.feature.tolist() == [[0.5, 0.55], [0.1, 0.15], [0.3, 0.35]]
+    assert log.states == (1, 0, 1) and log.measured.tolist() == [True, False, True]
+
+
+def test_rays_are_told_by_ray_and_length():
+    log = as_log(simplex_problem(), {"state": [0, 0], "ray": [2, -1], "length": [0.5, 0.0], "cost": [0.1, 0.2]})
+    assert log.feature.tolist() == [[0.125, 0.125, 0.625, 0.125], [0.25] * 4]
+    text = as_log(simplex_problem(), {"state": ["0"], "action": ['{"ray": 2, "length": 0.5}'], "cost": [0.1]})
+    assert text.feature.tolist() == [[0.125, 0.125, 0.625, 0.125]]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"state": [0], "action": [5], "cost": [0.1]}, "row 0 of the log, state 0 and action 5, does not fit"),
+        ({"state": [7], "action": [0], "cost": [0.1]}, "row 0 of the log, state 7"),
+        ({"state": [0], "ray": [0], "length": [0.5], "cost": [0.1]}, "asks for the number of an action"),
+        ({"state": [0], "action": [0], "price": [0.1]}, "no 'cost'; did you mean|no 'cost'; there are"),
+        ({"state": [0], "cost": [0.1]}, "no 'action'"),
+        ({"phi": [[0.1, 0.2]], "cost": ["high"]}, "column 'cost' of the log holds 'high' in row 0"),
+    ],
+)
+def test_a_table_that_does_not_fit_says_where(table, words):
+    with pytest.raises(InputError, match=words):
+        as_log(finite_problem(), table)
+
+
+def test_a_data_frame_is_a_table():
+    class Frame:
+        """What of pandas is used: column names, columns, and their lists."""
+
+        columns = ("state", "action", "cost")
+
+        def __getitem__(self, name):
+            data = {"state": [1], "action": [0], "cost": [0.3]}[name]
+            return type("Column", (), {"to_list": lambda self: data})()
+
+        def to_dict(self):
+            raise AssertionError("columns keep their order and types")
+
+    assert as_log(finite_problem(), Frame()).feature.tolist() == [[0.3, 0.35]]
+
+
+def test_an_export_is_read_in_the_order_of_decisions_with_its_losses(tmp_path):
+    """Decision b lost its outcome, c was withheld, d came before a; nothing is known yet of e."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    x = np.eye(4) * 0.5
+    made = {
+        "decision_id": ["a", "b", "c", "d", "e"], "withheld": [None, None, "stop", None, None], "step": [0] * 5,
+        "state": ["0"] * 5, "feature": [x[i % 4].tolist() for i in range(5)], "threshold": [[0.6]] * 5,
+    }  # fmt: skip
+    seen = {
+        "decision_id": ["d", "a"], "feature": [x[3].tolist(), x[1].tolist()], "cost": [[0.4], [0.1]], "reward": [1, 0]
+    }  # fmt: skip
+    for name, table in (("decisions", made), ("outcomes", seen)):
+        parquet.write_table(pyarrow.table(table), tmp_path / f"{name}.parquet")
+    log = read_log(simplex_problem(), tmp_path)
+    assert np.array_equal(log.feature, x[[1, 1, 3]])  # a as it was applied, b as decided, d
+    assert np.array_equal(log.cost, [[0.1], [np.nan], [0.4]], equal_nan=True)
+    assert np.array_equal(log.reward, [0.0, np.nan, 1.0], equal_nan=True)
+    assert log.states == (0, 0, 0)
+    (tmp_path / "outcomes.parquet").unlink()
+    with pytest.raises(InputError, match="there is no log at"):
+        read_log(simplex_problem(), tmp_path)
+
+
+def test_what_the_audit_exports_is_a_log_of_what_was_played(tmp_path):
+    world, store = world_and_streams(3, horizon=1)[0], MemoryStore()
+    advisor = live_advisor(world.problem, store)
+    decisions = Plant(world.true_gamma).play(advisor, 30)
+    lost = advisor.decide(1, 0, "lost")
+    advisor.lose(lost.id, by="me", why="a dead radio")
+    decisions += [lost, *Plant(world.true_gamma).play(advisor, 5, episode="f")]
+    export(store, tmp_path)
+    log = read_log(world.problem, tmp_path)
+    assert np.array_equal(log.feature, [decision.feature for decision in decisions])
+    assert np.flatnonzero(~log.measured).tolist() == [30]
+    assert log.states == tuple(decision.state for decision in decisions)
+    assert world.problem.check(log)["A3: costs get lost by chance"].evidence.startswith("1 of 36 costs")

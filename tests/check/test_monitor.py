@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from check.cases import feed, linear, outcomes
-from tether.check.monitor import SHARES, Alarm, Monitor, loss_evidence
+from tether.check.monitor import SAFE_SHARE, SCALES, SHARES, Alarm, Monitor, excess_evidence, loss_evidence
 from tether.errors import InputError, StateFileError
 from worlds import simplex_problem
 
@@ -38,6 +38,40 @@ def test_each_failure_is_found_soon_and_named(test, latest, cost, noise):
         assert monitor.alarm.observations == count and monitor.alarm.constraint == 0
         if test == "drift":
             assert count > 500
+
+
+def moving(rate):
+    """Costs ⟨γ + t·rate·e_1, x⟩."""
+    return lambda g, x, t: g @ x + rate * t * x[1]
+
+
+def test_a_declared_drift_raises_no_alarm_and_a_faster_one_does():
+    """σ = 0.1; γ* moves by 5e-4 with each of 1500 decisions. Not declared, or ten times as fast: found."""
+    problem = simplex_problem(drift=5e-4)
+    for seed in range(3):
+        assert feed(Monitor(problem), outcomes(seed, 1500, moving(5e-4))) is None
+        monitor = Monitor(simplex_problem())
+        assert feed(monitor, outcomes(seed, 1500, moving(5e-4))) is not None
+        assert monitor.alarm.test == "drift"
+        assert feed(Monitor(problem), outcomes(seed, 1500, moving(5e-3))) is not None
+        told, untold = Monitor(problem), Monitor(simplex_problem())
+        for each in (told, untold):
+            feed(each, outcomes(seed, 60, moving(5e-4)))
+        assert told.evidence()[0]["noise"] < untold.evidence()[0]["noise"]  # what drift explains is not counted
+
+
+def test_tests_that_start_anew_where_costs_drift_share_the_level():
+    """The j-th start has 6/(π²j²) of it. A scatter of 1.5σ is found by a later start, too."""
+    monitor = Monitor(simplex_problem(drift=2e-3))
+    feed(monitor, outcomes(0, 1000, moving(2e-3)))
+    sums = monitor._sums[0]
+    starts = int(sums.times[2])
+    assert monitor.alarm is None and starts > 5 and sums.count < 300
+    assert monitor._limit_of(sums) == pytest.approx(monitor.limit + np.log(np.pi**2 / 6 * (starts + 1) ** 2))
+    again = Monitor.from_json(monitor.problem, json.loads(json.dumps(monitor.to_json())))
+    assert again.to_json() == monitor.to_json()
+    feed(again, outcomes(1, 600, moving(2e-3), noise=0.2))
+    assert again.alarm is not None and again.alarm.test == "noise"
 
 
 def test_a_curve_that_the_features_half_explain_is_still_found():
@@ -90,7 +124,7 @@ def test_the_level_is_divided_among_steps_and_constraints():
         np.log(3 / 0.05)
     )
     assert Monitor(both).level == both.confidence
-    assert sum(SHARES.values()) == pytest.approx(1.0)
+    assert sum(SHARES.values()) + SAFE_SHARE == pytest.approx(1.0)
 
 
 def test_steps_are_tested_apart_unless_pooled():
@@ -261,3 +295,86 @@ def test_evidence_does_not_depend_on_how_often_one_looks():
     before = monitor.evidence()
     monitor.look()
     assert monitor.evidence() == before
+
+
+# The safe action's own cost.
+
+
+def test_the_evidence_on_an_excess_is_the_integral_over_positive_tilts():
+    """∫ 2√(ρ/2π) exp(−ρλ²/2) exp(λS − nλ²/2) dλ over λ > 0, averaged over ρ; for S of both signs."""
+    for total, count in ((4.0, 9.0), (-3.0, 9.0), (0.0, 0.0), (30.0, 100.0)):
+        values = []
+        for scale in SCALES:
+            size = 8.0 / np.sqrt(count + scale)
+            tilts = np.linspace(0.0, max(size, 2.0 * total / (count + scale) + size), 200_001)
+            density = 2.0 * np.sqrt(scale / (2.0 * np.pi)) * np.exp(-0.5 * scale * tilts**2)
+            values.append(np.trapezoid(density * np.exp(tilts * total - 0.5 * count * tilts**2), tilts))
+        found = excess_evidence(np.array([total]), np.array([count]))[0]
+        assert found == pytest.approx(np.log(np.mean(values)), abs=1e-3)
+
+
+def safe_plays(monitor, mean, count, *, key=None, seed=0, sigma=0.1):
+    """Outcomes of a_0 with this mean cost, until an alarm."""
+    rng, x = np.random.default_rng(seed), np.full(monitor.problem.dimension, 0.25)
+    for n in range(1, count + 1):
+        monitor.observe(0, x, np.array([mean + sigma * rng.standard_normal()]), 0.0, key, True)
+        if monitor.alarm:
+            return n
+    return None
+
+
+def test_a_safe_action_over_the_threshold_raises_the_alarm_though_its_cost_was_never_declared():
+    problem = simplex_problem(threshold=0.5, baseline_cost=None)
+    monitor = Monitor(problem)
+    assert safe_plays(monitor, 0.55, 400) is not None
+    assert monitor.alarm.test == "safe"
+    assert "the safe action itself costs more than τ, by 0." in str(monitor.alarm)
+    assert "safer action" in str(monitor.alarm)
+
+
+def test_a_safe_action_at_the_threshold_raises_no_alarm():
+    problem = simplex_problem(threshold=0.5, baseline_cost=None)
+    assert safe_plays(Monitor(problem), 0.5, 1500) is None
+
+
+def test_what_other_actions_cost_says_nothing_about_the_safe_one():
+    monitor = Monitor(simplex_problem(threshold=0.5, baseline_cost=None))
+    for x, z in outcomes(0, 100, lambda gamma, x, t: 0.9):
+        monitor.observe(0, x, z)
+    assert monitor.evidence()[0]["safe"] == pytest.approx(np.log(SAFE_SHARE))
+
+
+def test_one_group_of_states_where_the_safe_action_is_unsafe_is_found_among_many_where_it_is_safe():
+    """Pooled, the others' costs of τ − 5σ would hide it."""
+    monitor = Monitor(simplex_problem(threshold=0.5, baseline_cost=None))
+    rng, x = np.random.default_rng(1), np.full(4, 0.25)
+    for n in range(100):
+        state = n % 5
+        mean = 0.7 if state == 3 else 0.0
+        monitor.observe(0, x, np.array([mean + 0.1 * rng.standard_normal()]), 0.0, state, True)
+        if monitor.alarm and monitor.alarm.test == "safe":
+            break
+    assert monitor.alarm.test == "safe"
+    assert "in one group of states" in str(monitor.alarm)
+
+
+def test_an_unsafe_safe_action_replaces_any_other_alarm():
+    """After another alarm only a_0 is played; if that is unsafe, too, it is what must be said."""
+    monitor = Monitor(simplex_problem(threshold=0.5, baseline_cost=None))
+    monitor.observe(0, np.eye(4)[0], np.array([1e200]))
+    monitor.look()
+    assert monitor.alarm.test != "safe"
+    for _ in range(200):
+        monitor.observe(0, np.full(4, 0.25), np.array([0.9]), 0.0, None, True)
+    assert monitor.alarm.test == "safe"
+
+
+def test_a_restored_monitor_remembers_the_outcomes_of_the_safe_action():
+    problem = simplex_problem(threshold=0.5, baseline_cost=None)
+    one, other = Monitor(problem), Monitor(problem)
+    for half in (0, 1):
+        assert safe_plays(one, 0.52, 20, seed=half) is None and safe_plays(other, 0.52, 20, seed=half) is None
+        other = Monitor.from_json(problem, other.to_json())
+    assert one.evidence() == other.evidence()
+    with pytest.raises(StateFileError, match="another problem"):
+        Monitor.from_json(simplex_problem(threshold=0.6, baseline_cost=None), one.to_json())

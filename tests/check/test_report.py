@@ -72,6 +72,25 @@ def test_a_safe_feature_of_zero_fails_and_names_the_state():
     assert lazy(lambda s: StarActions([float(s), 0.0], [[0.0, 1.0]]), 0.0).check()[name].verdict == "holds"
 
 
+def test_a_drift_that_eats_the_gap_before_anything_is_learned_fails_and_a_slower_one_holds():
+    """σ = 0.1, τ − τ_s = 0.3: at ρ = 0.05 a cost moves by 0.4 within 8 decisions; at ρ = 1e-4 by 0.01 within 100 (two
+    steps: 126)."""
+    name = "A1: the drift ρ leaves room under τ"
+    assert two_arm_problem(baseline_cost=0.2, drift=0.05).check()[name].verdict == "fails"
+    found = two_arm_problem(baseline_cost=0.2, drift=1e-4).check()[name]
+    assert found.verdict == "holds" and "the last 126 to 2016 decisions" in found.evidence
+    assert two_arm_problem(baseline_cost=None, drift=1e-4).check()[name].verdict == "cannot be known"
+
+
+def test_the_outlook_counts_declared_drift():
+    """With drift nothing is remembered and old outcomes leave, so that less is certified after as many safe steps."""
+    still, moving = (
+        two_arm_problem(baseline_cost=0.2, **more).check(steps=5000)["radius: H, d and δ leave a usable one"]
+        for more in ({}, {"drift": 1e-3})
+    )
+    assert still.evidence != moving.evidence
+
+
 def test_a_misfit_that_eats_the_gap_fails_and_a_smaller_one_holds():
     """τ = 0.5 and τ_s = 0.2: 2ε = 0.32 leaves nothing, 2ε = 0.2 leaves 0.1."""
     name = "A1: the misfit ε leaves room under τ"
@@ -345,3 +364,44 @@ def test_the_states_of_a_log_stand_in_for_a_list_of_states():
     problem = lazy(lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]), states=None)
     log = [Transition(0, state, np.array([1.0, 0.0]), 0.5, 0.1, None) for state in (5, 6, 5)]
     assert "in 2 of 2 states" in problem.check(log)[A5].evidence
+
+
+KEEPS = "A2: the safe action keeps to τ when it is played"
+
+
+def safe_log(mean, count=300, *, states=True):
+    """Transitions of a_0 in the simplex problem's one state; their mean cost is given, τ = 0.6 and σ = 0.1."""
+    rng, x = np.random.default_rng(2), np.full(4, 0.25)
+    costs = mean + 0.1 * rng.standard_normal(count)
+    if not states:
+        return {"phi": np.tile(x, (count, 1)), "cost": costs}
+    return [Transition(0, 0, x, 0.5, float(cost)) for cost in costs]
+
+
+def test_a_safe_action_that_breaks_the_threshold_fails_the_check_though_nothing_was_declared():
+    """300 outcomes whose mean is half a σ over τ: ½S²/n = 37 of evidence."""
+    problem = simplex_problem(baseline_cost=None)
+    found = problem.check(safe_log(0.65))[KEEPS]
+    assert found.verdict == "fails"
+    assert "over 300 outcomes of a_0 the mean cost is 0.0" in found.evidence and "over τ" in found.evidence
+    assert "name a safer action" in found.way_out
+    assert problem.check(safe_log(0.55))[KEEPS].verdict == "holds"
+    assert "under τ" in problem.check(safe_log(0.55))[KEEPS].evidence
+
+
+def test_without_states_or_outcomes_of_it_nothing_is_known_about_the_safe_action():
+    problem = simplex_problem(baseline_cost=None)
+    assert problem.check(safe_log(0.9, states=False))[KEEPS].verdict == "cannot be known"
+    others = [Transition(0, 0, np.eye(4)[0], 0.5, 0.9) for _ in range(30)]
+    assert "no outcome of a_0" in problem.check(others)[KEEPS].evidence
+    assert problem.check()[KEEPS].verdict == "cannot be known"
+
+
+def test_a_log_of_the_safe_action_alone_says_nothing_about_other_actions():
+    problem, shape = simplex_problem(baseline_cost=None), "A1: costs are linear in φ"
+    found = problem.check(safe_log(0.4))[shape]
+    assert (
+        found.verdict == "cannot be known" and "only a_0 was played" in found.evidence and "--explore" in found.way_out
+    )
+    other = Transition(0, 0, np.eye(4)[0], 0.5, 0.4)
+    assert problem.check([*safe_log(0.4), other])[shape].verdict == "holds"

@@ -1,5 +1,7 @@
 """agent.watch: fed once per outcome, trips to a_0 with its reason, is saved with the agent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tether.check.monitor import Alarm, Monitor
 from tether.errors import InputError
 from tether.lab.worlds.linear_mdp import Streams
 from tether.records import Transition
-from worlds import many_actions, small_world, two_constraints
+from worlds import many_actions, simplex_problem, small_world, two_constraints
 
 ALARM = Alarm("noise", "the costs scatter", 9.0, 5.0, 40, 0)
 
@@ -80,6 +82,17 @@ def test_a_tripped_learner_goes_on_observing():
     agent.watch.alarm = ALARM
     play(small_world(), agent, Streams.from_seed(2), 2)
     assert agent.data_version == 15 and agent.watch.observations == 15 and agent.watch.alarm is ALARM
+
+
+def test_a_tripped_learner_plans_nothing_until_it_is_reset():
+    agent = watched()
+    made = int(agent.current.made[0])
+    agent.watch.alarm = ALARM
+    agent.plan()
+    assert not agent.plans_are_due and int(agent.current.made[0]) == made
+    agent.watch.reset("understood")
+    agent.plan()
+    assert int(agent.current.made[0]) == made + 1
 
 
 def test_an_unknown_safe_cost_is_not_invented_when_tripped():
@@ -156,3 +169,27 @@ def test_a_wrong_cost_model_trips_a_learner_in_play():
             state = seen.next_state
     assert "tripped" not in reasons[:20] and set(reasons[-30:]) == {"tripped"}
     assert agent.watch.alarm.test == "noise"
+
+
+def test_an_unsafe_safe_action_trips_an_agent_that_was_told_nothing_of_its_cost():
+    """The mean cost of a_0 is half a σ over τ = 0.6; only outcomes of a_0 as it was decided count."""
+    problem, rng = simplex_problem(baseline_cost=None), np.random.default_rng(0)
+    agent = SlucbQvi(problem)
+    agent.watch = Monitor(problem)
+    for _ in range(300):
+        decision = agent.act(0, 0)
+        if decision.reason == "tripped":
+            break
+        assert decision.is_baseline
+        agent.observe(decision.outcome(reward=0.5, cost=0.65 + 0.1 * rng.standard_normal()))
+    assert decision.is_baseline and "safe test of cost 0: the safe action itself costs more than τ" in decision.detail
+
+
+def test_an_outcome_of_another_action_than_was_decided_is_not_one_of_the_safe_action():
+    problem = simplex_problem(baseline_cost=None)
+    agent = SlucbQvi(problem)
+    agent.watch = Monitor(problem)
+    decision = agent.act(0, 0)
+    agent.observe(replace(decision.outcome(reward=0.5, cost=0.9), feature=np.array([0.4, 0.2, 0.2, 0.2])))
+    agent.observe(agent.act(0, 0).outcome(reward=0.5, cost=0.9))
+    assert agent.watch._safe.counts[0] == 1.0

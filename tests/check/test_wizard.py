@@ -19,6 +19,8 @@ BASICS = {"horizon", "threshold", "dimension", "actions"}
 NO_MATTER_OF_KNOWLEDGE = {
     "confidence", "gamma_norm", "feature_norm", "states", "key", "state_of", "gap_floor", "tight_baseline",
     "final_reward",
+    "version",
+    "names",
 }  # fmt: skip
 POINTS = np.array([[0.6, 0.2], [0.1, 0.8]])
 

@@ -124,3 +124,78 @@ def test_a_study_shows_what_its_problems_allow():
     names = {entry["name"] for entry in found["findings"] if entry["world"] == "synthetic"}
     assert {"radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new"} <= names
     assert all(entry["verdict"] == "holds" for entry in found["findings"])
+
+
+BRIDGE = """
+import numpy as np
+from gymnasium import Env, spaces
+from tether import Bridge, Problem, StarActions
+
+class Room(Env):
+    observation_space, action_space = spaces.Box(-1.0, 1.0, (1,)), spaces.Box(0.0, 1.0, (1,))
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation(), {}
+    def observation(self):
+        return self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
+    def step(self, action):
+        cost = COST + 0.2 * float(action[0]) + 0.05 * self.np_random.standard_normal()
+        return self.observation(), float(action[0]), False, False, {"cost": cost}
+
+COST = 0.3
+
+def bridge():
+    features = lambda state, action: np.array([0.7, 0.7 * float(action[0])])
+    return Bridge(Room(), features=features, safe_action=[0.0], threshold=0.5, noise=0.05, horizon=5)
+
+def unsafe():
+    global COST
+    COST = 0.6
+    return bridge()
+
+vast = Problem(
+    horizon=1, threshold=0.5, noise=0.1, dimension=1, baseline_cost=None,
+    actions=lambda state: StarActions(np.array([0.5]), np.array([[0.9]])),
+)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    name = f"env_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(BRIDGE)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def test_nothing_examined_is_a_verdict_with_an_exit_code_of_its_own(environment):
+    found = check(f"{environment}:vast", "--json", code=3)
+    assert json.loads(found.stdout)["verdict"] == "nothing examined" and json.loads(found.stdout)["ok"] is False
+    assert "NOTHING EXAMINED" in check(f"{environment}:vast", code=3).stdout
+
+
+def test_a_bridge_is_played_before_anything_is_said_about_it(environment):
+    found = json.loads(check(f"{environment}:bridge", "--plays", 200, "--json", code=0).stdout)
+    verdicts = {finding["name"]: finding["verdict"] for finding in found["findings"]}
+    assert verdicts["A2: the safe action keeps to τ when it is played"] == "holds"
+    assert verdicts["A3: noise on costs within σ"] == "holds"
+    assert "keeps to τ" in check(f"{environment}:unsafe", "--plays", 200, code=1).stdout
+
+
+def test_a_name_that_is_no_study_is_told_how_to_name_a_problem():
+    text = check("building", code=2).stderr
+    assert "no study of that name" in text and "building:problem" in text
+
+
+def test_a_table_with_other_columns_is_told_which_are_needed(module, tmp_path):
+    (tmp_path / "log.csv").write_text("phi_0,phi_1,phi_2,phi_3,costs\n0.25,0.25,0.25,0.25,0.4\n")
+    text = check(f"{module}:star", "--log", "log.csv", code=2).stderr
+    assert "no 'cost'; did you mean 'costs'?" in text
+    (tmp_path / "log.csv").write_text("temperature,cost\n21.5,0.4\n")
+    text = check(f"{module}:star", "--log", "log.csv", code=2).stderr
+    assert "features (phi_0 …, d = 4) or states and actions" in text and "temperature" in text
+
+
+def test_a_log_without_any_cost_fails_and_says_so(module, tmp_path):
+    np.savez(tmp_path / "log.npz", phi=np.full((30, 4), 0.25), cost=np.full(30, np.nan))
+    assert "all 30 outcomes lack a cost" in check(f"{module}:star", "--log", "log.npz", code=1).stdout

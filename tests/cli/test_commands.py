@@ -78,6 +78,13 @@ def test_run_json_prints_one_object_and_nothing_else(spec, tmp_path):
     assert (again["ran"], again["kept"]) == (0, 4) and again["table"] == report["table"]
 
 
+def test_a_package_that_figures_need_is_missed_before_the_first_run(spec, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = tether("run", spec, "--out", tmp_path / "out", code=1)
+    assert 'needs matplotlib: pip install "tether-rl[experiments]"' in found.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_run_in_a_pipe_prints_plain_lines(spec, tmp_path):
     found = tether("run", spec, "--out", tmp_path / "out", "--workers", 0, "--no-figures")
     assert "told (β=1 tuned)" in found.stdout and "told-γ*" not in found.stdout

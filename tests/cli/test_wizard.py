@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tether.check.wizard import QUESTIONS
 from tether.cli import app, check
 
-PAPER, DRIFT, CLASH, YES_NO = "11111111", "11111121", "31111112", "12121111"
+PAPER, DRIFT, CLASH, YES_NO = "11111111", "11111131", "31111112", "12121111"
 
 
 def wizard(numbers, *arguments, code):
@@ -33,7 +33,7 @@ def test_the_problem_is_on_standard_output_and_the_questions_are_not():
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        (DRIFT, 'no option covers the answer "yes, costs drift"'),
+        (DRIFT, 'no option covers the answer "yes, in jumps or at an unknown rate"'),
         (CLASH, "RslucbQvi refuses baseline_cost=None"),
         (YES_NO, 'cost_kind="bounded" refuses misfit'),
     ],

@@ -40,7 +40,7 @@ def changed(told, **new):
     ("env", "told", "error", "message"),
     [
         (lambda: "Shop-v0", SHOP, InputError, "must be a Gymnasium environment.*gymnasium.make"),
-        (lambda: gymnasium.vector.SyncVectorEnv([Shop]), SHOP, InputError, "give one of them"),
+        (lambda: gymnasium.vector.SyncVectorEnv([Shop]), SHOP, InputError, "environments that step together"),
         (Shop, without(SHOP, "horizon"), InputError, "no max_episode_steps.*horizon="),
         (
             Shop,
@@ -172,6 +172,14 @@ def test_rewards_outside_their_range_are_counted_and_warned_about_once():
     assert [str(entry.message)[:11] for entry in caught if "reward" in str(entry.message)] == ["a reward of"]
     assert "Safety is not touched" in str(caught[0].message)
     assert f"{odd} rewards lay outside" in result.summary()
+
+
+def test_rewards_outside_their_range_by_rounding_do_not_count():
+    """0.5 in single precision and a step of 1e-7 beyond: within 1e-6 of the range."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = run(Shop(), 20, reward_range=(0.1, 0.5 - 1e-7), **SHOP)
+    assert result.bridge.odd_rewards == 0 and (result.reward > 0.5 - 1e-7).any()
 
 
 def test_mixtures_need_the_cost_of_the_safe_action():

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from gym.small_envs import Quit, Shop, Valve, shop_features
-from tether import Bridge, RslucbQvi, SlucbConfig, SlucbQvi, learn
+from tether import Bridge, InputError, RslucbQvi, SlucbConfig, SlucbQvi, learn
 from tether.agents.fixed import AlwaysSafe
 from tether.features import AffineInAction, Constant, OneHot, PerAction, Polynomial
 from tether.gym.bridge import Ended, FiveTuple, unpack
@@ -36,7 +36,7 @@ VALVE = {
 
 
 def run(env, episodes=60, **options):
-    return learn(env, episodes=episodes, watch=False, **options)
+    return learn(env, episodes=episodes, watch=False, **{"compare": 0, **options})
 
 
 def same(first, second):
@@ -234,6 +234,14 @@ def test_the_agent_can_be_anyones():
     np.testing.assert_allclose(result.returns, 0.6)
 
 
+def test_the_safe_action_alone_needs_no_cost_of_its_own():
+    result = learn(
+        Shop(), episodes=5, agent=lambda problem, rng: AlwaysSafe(problem), **{**SHOP, "baseline_cost": None}
+    )
+    assert result.is_baseline.all() and np.isnan(result.bound).all()
+    assert "largest certified bound unknown" in result.summary()
+
+
 def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
     assert run(Shop(), 1, **SHOP).agent.config == SlucbConfig(backup="tables", replan="every-episode")
     assert run(Valve(), 1, **VALVE).agent.config == SlucbConfig(backup="lean", replan="on-growth")
@@ -402,3 +410,33 @@ def test_gymnasiums_own_pendulum_is_read_from_its_spaces():
     assert result.problem.dimension == 4 * 3
     assert len(result.reward) == 40
     assert (result.cost <= 0.3).all()
+
+
+def test_several_environments_share_one_learner_and_take_turns():
+    """Three shops, five episodes: the learner sees all, and the result lists the steps episode by episode."""
+    order, finished = [], []
+    shops = [Shop() for _ in range(3)]
+    note = lambda decision, outcome: order.append(decision.step)  # noqa: E731
+    result = run(shops, 5, **SHOP, stationary=True, on_step=note, callbacks=[finished.append])
+    assert order[:6] == [0, 0, 0, 1, 1, 1] and len(order) == 20
+    assert result.agent.data_version == 20 and not result.agent.open_decisions
+    assert result.episode.tolist() == [number for number in range(5) for _ in range(4)]
+    assert sorted(each.number for each in finished) == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose([e.total for e in sorted(finished)], result.returns)
+    assert len({round(float(shop.np_random.random()), 12) for shop in shops}) == 3  # each has a seed of its own
+
+
+def test_one_environment_in_a_list_or_a_synchronous_vector_is_that_environment():
+    alone = run(Shop(), 8, **SHOP)
+    same(alone, run([Shop()], 8, **SHOP))
+    same(alone, run(gymnasium.vector.SyncVectorEnv([Shop]), 8, **SHOP))
+    masked = run([Shop(), Shop()], 8, **{**SHOP, "threshold": 1.0}, mask="action_mask")
+    assert masked.agent.data_version == 32
+
+
+@pytest.mark.parametrize(
+    ("envs", "words"), [([], "empty list"), ([Shop(), Quit()], "same spaces"), (lambda: 0, "must be a Gymnasium")]
+)
+def test_environments_that_do_not_go_together_are_refused(envs, words):
+    with pytest.raises(InputError, match=words):
+        run(envs, 1, **SHOP)

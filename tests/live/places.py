@@ -52,6 +52,9 @@ class MemoryPlace:
     def forget_key(self, key):
         del self.store._places[key]
 
+    def move_key(self, key, seq):
+        self.store._places[key] = seq
+
     def spoil_snapshot(self, seq):
         data, digest = self.store._snapshots[seq]
         self.store._snapshots[seq] = (data[:-1] + b"?", digest)
@@ -93,11 +96,15 @@ class SqlPlace:
         self.disarm()
         self.execute(f"UPDATE {self.prefix}entries SET seq = -seq - 1 WHERE seq >= ?", (entry.seq,))
         self.execute(f"UPDATE {self.prefix}entries SET seq = -seq WHERE seq < 0")
-        values = (entry.seq, entry.time, entry.kind, entry.text, "[]", entry.previous, entry.hash)
+        keys = json.dumps(list(entry.unique), separators=(",", ":"))
+        values = (entry.seq, entry.time, entry.kind, entry.text, keys, entry.previous, entry.hash)
         self.execute(f"INSERT INTO {self.prefix}entries VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def forget_key(self, key):
         self.execute(f"DELETE FROM {self.prefix}keys WHERE key = ?", (key,))
+
+    def move_key(self, key, seq):
+        self.execute(f"UPDATE {self.prefix}keys SET seq = ? WHERE key = ?", (seq, key))
 
     def spoil_snapshot(self, seq):
         self.execute(f"UPDATE {self.prefix}snapshots SET data = ? WHERE seq = ?", (b"?", seq))

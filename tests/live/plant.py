@@ -31,6 +31,9 @@ class Plant:
         costs = self.true_cost(step, feature)
         return tuple((costs + self.noise * self.rng.standard_normal(len(costs))).tolist())
 
+    def reward(self, feature):
+        return float(np.sum(feature) * 0.3 + feature[0])
+
     def play(self, advisor, steps, *, horizon=1, episode="e"):
         """`steps` decisions, each followed by its outcome; returns the decisions."""
         decisions, state = [], self.state()
@@ -40,8 +43,7 @@ class Plant:
             bounds = [limit.bound for limit in decision.certificate.limits]
             self.worst = max(self.worst, float((self.true_cost(step, decision.feature) - bounds).max()))
             after = self.state()
-            reward = float(np.sum(decision.feature) * 0.3 + decision.feature[0])
-            advisor.record(decision.id, reward, self.measure(step, decision.feature), after)
+            advisor.record(decision.id, self.reward(decision.feature), self.measure(step, decision.feature), after)
             decisions.append(decision)
             state = after
         return decisions

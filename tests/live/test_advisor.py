@@ -548,3 +548,21 @@ def test_a_trip_by_an_impossible_cost_reads_the_same_after_a_snapshot(world):
     again = Advisor(world.problem, store)
     assert advisor.decide(1).detail == again.decide(1).detail == str(refused.value)
     assert replay(store, world.problem).differences == []
+
+
+def test_an_unsafe_safe_action_trips_the_advisor_and_is_logged_even_after_another_alarm(world):
+    """Its cost was not declared, and is τ + σ in every state: the linear model is true, and a_0 is not safe."""
+    problem, store = dataclasses.replace(world.problem, baseline_cost=None), MemoryStore()
+    advisor, rng = live_advisor(problem, store), np.random.default_rng(0)
+    cost = problem.threshold[0] + problem.noise[0]
+    for count in range(60):
+        made = advisor.decide(int(rng.integers(4)), 0, f"e{count}")
+        assert made.is_baseline
+        advisor.record(made.id, 0.5, cost + 0.05 * rng.standard_normal(), int(rng.integers(4)))
+        tests = [entry.body["test"] for entry in store.read() if entry.kind == "tripped"]
+        if "safe" in tests:
+            break
+    assert tests[-1] == "safe" and tests.count("safe") == 1
+    assert "the safe action itself costs more than τ" in advisor.status().alarm
+    again = Advisor(problem, store)
+    assert again.status().alarm == advisor.status().alarm

@@ -141,7 +141,7 @@ def test_the_controls_fail_loudly_and_can_be_repeated(failing):
     store.fails = "before"
     with pytest.raises(StoreError):
         advisor.stop(by="me", why="smoke")
-    assert advisor.status().stopped == ""
+    assert advisor.status().stopped == "by me: smoke", "it holds all the same"
     store.fails = ""
     advisor.stop(by="me", why="smoke")
     assert advisor.status().stopped == "by me: smoke"
@@ -168,7 +168,7 @@ def test_a_learner_that_raises_gives_the_safe_action(failing, monkeypatch):
     monkeypatch.setattr(advisor.replica.learner, "propose", explode)
     decision = advisor.decide(state)
     assert (decision.is_baseline, decision.reason) == (True, "failed")
-    assert "ZeroDivisionError: somewhere deep" in decision.detail
+    assert "ZeroDivisionError" in decision.detail and "somewhere deep" not in decision.detail
     assert decision.certificate.holds
 
 

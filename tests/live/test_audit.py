@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from itertools import count
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,11 +28,11 @@ def world():
 
 def eventful(world, store):
     """A log with everything in it: modes, guards, switch, late and missing outcomes, a stale replica, a warm start."""
-    time = {"now": 100.0}
-    guards = Guards(rate_window=10, guarded_rate=0.6, max_age=5.0)
-    advisor = Advisor(world.problem, store, guards=guards, clock=lambda: time["now"], refresh=None)
+    time, numbers = {"now": 100.0}, count()
+    told = {"clock": lambda: time["now"], "ids": lambda: f"decision {next(numbers)}", "refresh": None}
+    advisor = Advisor(world.problem, store, guards=Guards(rate_window=10, guarded_rate=0.6, max_age=5.0), **told)
     plant = Plant(world.true_gamma)
-    lagging = Advisor(world.problem, store, clock=lambda: time["now"], refresh=None)
+    lagging = Advisor(world.problem, store, **told)
     none = Criteria.none()
     for turn in range(60):
         time["now"] += 1.0
@@ -254,3 +255,16 @@ def test_the_command_line_exports_tables(file, tmp_path):
     assert pq.read_table(tmp_path / "tables" / "decisions.parquet").num_rows == 12
     (tmp_path / "occupied").write_text("")
     assert run("export", file, tmp_path / "occupied").exit_code == 2
+
+
+def test_a_report_shows_counts_and_every_comparison_of_a_log(log, file, world):
+    found = audit.summary(log)
+    ledger = Advisor(world.problem, log, refresh=None).replica.ledger
+    assert found.counts == ledger.ever and found.mode == "live"
+    assert found.comparisons[-1] == ledger.uplift.status()
+    compared = sum(entry.body.get("canary") is not None for entry in log.read(0, 10**6) if entry.kind == "decision")
+    assert compared >= sum(each.compared + each.waiting for each in found.comparisons)
+    shown = run("report", file)
+    assert shown.exit_code == 0 and "12 decisions, " in shown.output and "0 decisions compared" in shown.output
+    told = json.loads(run("report", file, "--json").output)
+    assert told["decisions"] == 12 and [each["compared"] for each in told["comparisons"]] == [0]

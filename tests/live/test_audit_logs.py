@@ -274,7 +274,7 @@ class Busy:
 @pytest.fixture
 def busy(monkeypatch):
     log = Busy()
-    monkeypatch.setattr(cli_audit, "_opened", lambda _: log)
+    monkeypatch.setattr(cli_audit, "opened", lambda _: log)
     return log
 
 

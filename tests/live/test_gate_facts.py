@@ -588,7 +588,7 @@ def test_an_advisor_with_error_bars_keeps_its_promise_and_replays(error, mode):
         gamma_norm=world.problem.gamma_norm,
     )
     store = MemoryStore()
-    settings = {"guards": Guards(margin_share=0.3, guarded_rate=1.0), "mode": mode}
+    settings = {"guards": Guards(margin_share=0.3, guarded_rate=1.0, canary=1.0), "mode": mode}
     advisor = live_advisor(problem, store, **settings)
     plant = Plant(world.true_gamma, states=2)
     decisions = plant.play(advisor, 120, horizon=2)

@@ -9,6 +9,7 @@ import pytest
 from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import InputError
+from tether.live.audit import replay
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import LONGEST, Guards
 from tether.live.replica import Ledger, Window
@@ -124,7 +125,7 @@ def test_a_ledger_with_the_longest_windows_is_saved_and_restored_bit_for_bit():
 
 @pytest.mark.parametrize("mode", ["guarded", "live"])
 def test_the_rate_guard_holds_in_every_window(world, mode):
-    guards = Guards(live_rate=0.4, guarded_rate=0.4, rate_window=10)
+    guards = Guards(live_rate=0.4, guarded_rate=0.4, rate_window=10, canary=1.0)
     advisor = live_advisor(world.problem, mode=mode, guards=guards)
     others = [not decision.is_baseline for decision in Plant(world.true_gamma).play(advisor, 60)]
     windows = [sum(others[first : first + 10]) for first in range(51)]
@@ -280,3 +281,73 @@ def test_after_a_clock_that_was_ahead_somebody_must_say_that_it_is_right(world):
     assert stuck.reason == "stale-input" and "say so by resume()" in stuck.detail
     watched.resume(by="ann", why="the clock was a year ahead, and is right now")
     assert not watched.decide(state, observed_at=1001.0).is_baseline
+
+
+def rest(advisor):
+    """A dozen decisions that play a_0, so that no guard remembers others."""
+    advisor.stop(by="me", why="a rest")
+    for _ in range(12):
+        advisor.decide(0)
+    advisor.resume(by="me", why="enough")
+
+
+@pytest.mark.parametrize("together", [1, 20])
+def test_the_rate_guard_counts_what_is_under_way(world, together):
+    """Whether one after the other or all at once: at most 3 of 10 are not a_0."""
+    advisor, state = learned(world, guards=Guards(live_rate=0.3, rate_window=10))
+    rest(advisor)
+    others = []
+    for _ in range(20 // together):
+        batch = advisor.prepare([advisor.question(state) for _ in range(together)])
+        others += [not made.is_baseline for made in advisor.commit(batch, advisor.store.append(batch.drafts))]
+    assert max(sum(others[first : first + 10]) for first in range(11)) == 3
+    assert replay(advisor.store, world.problem).holds
+    assert not advisor._under_way
+
+
+NOW = {"stale-input": {"max_age": 5.0}, "rate": {"live_rate": 0.1, "rate_window": 10}, "guarded": {}}
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("repeated", "stale-input"), ("repeated", "rate"), ("repeated", "guarded"),
+     ("under way", "stale-input"), ("under way", "guarded")],
+)  # fmt: skip
+def test_what_was_decided_before_obeys_the_guards_as_of_now(world, how, reason):
+    """A repeat by key, and a decision that waits for the log while time goes on or the mode changes."""
+    clock, store = [1000.0], MemoryStore()
+    _, state = learned(world, store=store, clock=lambda: clock[0])
+    advisor = Advisor(world.problem, store, guards=Guards(**NOW[reason]), clock=lambda: clock[0], refresh=None)
+    rest(advisor)
+    batch = advisor.prepare([advisor.question(state, key="k", observed_at=1000.0)])
+    appended = store.append(batch.drafts)
+    assert not batch.items[0].events[-1].is_baseline
+    if how == "repeated":
+        (first,) = advisor.commit(batch, appended)
+        assert not first.is_baseline and advisor.decide(state, key="k", observed_at=1000.0) == first
+    if reason == "stale-input":
+        clock[0] = 1006.0
+    elif reason == "guarded":
+        advisor.demote("guarded", by="me", why="smoke")
+    else:
+        rest(advisor)
+        assert not advisor.decide(state).is_baseline
+    again = advisor.decide(state, key="k", observed_at=1000.0) if how == "repeated" else None
+    made = again or advisor.commit(batch, appended)[0]
+    assert made.is_baseline and (made.reason, made.id) == (reason, "")
+
+
+def test_a_key_belongs_to_its_caller(world):
+    advisor, state = learned(world)
+    asked = [advisor.question(state, key="k", caller=name) for name in ("one", "two", "one")]
+    batch = advisor.prepare(asked)
+    first, second, again = advisor.commit(batch, advisor.store.append(batch.drafts))
+    assert first.id == again.id != second.id and (first.caller, second.caller) == ("one", "two")
+
+
+def test_a_cold_start_saves_a_snapshot_at_once(world):
+    store = MemoryStore()
+    Plant(world.true_gamma).play(live_advisor(world.problem, store), 10)
+    assert store.latest_snapshot() is None
+    advisor = Advisor(world.problem, store, snapshot_every=10)
+    assert store.latest_snapshot().seq == store.head().seq == advisor.replica.head.seq

@@ -195,10 +195,25 @@ def test_a_margin_of_the_whole_gap_leaves_the_safe_action():
     assert made.is_baseline and made.reason == "margin" and made.certificate.holds
 
 
-def test_a_snapshot_that_finds_no_room_does_not_fail_an_outcome(monkeypatch, tmp_path, caplog):
-    advisor = live_advisor(WORLD.problem, snapshot_every=2)
+def test_a_snapshot_needs_no_place_for_files(monkeypatch, tmp_path, log):
+    """A container may have a root file system that is read-only, and no /tmp."""
+    advisor = live_advisor(WORLD.problem, log, snapshot_every=2)
     made = advisor.decide(0)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    advisor.record(made.id, 0.1, 0.1)
+    assert log.latest_snapshot().seq == log.head().seq
+    again = Advisor(WORLD.problem, log, refresh=None)
+    assert again.replica.to_bytes() == advisor.replica.to_bytes()
+
+
+def test_a_snapshot_that_finds_no_room_does_not_fail_an_outcome(monkeypatch, log, caplog):
+    advisor = live_advisor(WORLD.problem, log, snapshot_every=2)
+    made = advisor.decide(0)
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(log, "save_snapshot", full)
     assert not advisor.record(made.id, 0.1, 0.1).repeated
     assert "no snapshot could be saved" in caplog.text
     assert advisor.status().store_error == "", "the log itself is well"
@@ -238,3 +253,79 @@ def test_an_impossible_cost_is_one_alarm_though_another_process_wrote_in_between
         advisor.record(made.id, 0.1, 1000.0)
     advisor.commit(under_way, log.append(under_way.drafts))
     assert [entry.kind for entry in log.read()].count("tripped") == 1
+
+
+def test_a_stop_holds_before_it_is_logged(log):
+    """What somebody decides while the log is slow is a_0 already: the switch waits for nothing."""
+    advisor, meanwhile = taught(log), []
+    log.before("stopped", lambda: meanwhile.append(advisor.decide(1)))
+    advisor.stop(**BY)
+    assert meanwhile[0].is_baseline and meanwhile[0].reason == "stopped" and BY["why"] in meanwhile[0].detail
+    assert advisor.status().stopped == f"by {BY['by']}: {BY['why']}"
+    assert Advisor(WORLD.problem, log, refresh=None).replica.to_bytes() == advisor.replica.to_bytes()
+
+
+class Unwritable(MemoryStore):
+    """A log that takes nothing while `fails`, or that takes it and loses the acknowledgment."""
+
+    fails = ""
+
+    def append(self, drafts):
+        if self.fails == "before":
+            raise StoreError("the disk is full")
+        appended = super().append(drafts)
+        if self.fails == "after":
+            raise StoreError("the connection was lost")
+        return appended
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_stop_that_cannot_be_logged_holds_and_is_logged_later(when):
+    log = Unwritable()
+    advisor = taught(log)
+    log.fails = when
+    with pytest.raises(StoreError):
+        advisor.stop(**BY)
+    log.fails = ""
+    assert advisor.status().stopped
+    made = advisor.decide(1)
+    assert made.is_baseline and made.reason == "stopped"
+    advisor.decide(1)
+    stops = [entry for entry in log.read() if entry.kind == "stopped"]
+    assert len(stops) == 1 and stops[0].body["why"] == BY["why"], "once, though it was tried more than once"
+    assert Advisor(WORLD.problem, log, refresh=None).decide(1).reason == "stopped", "and so for every process"
+    advisor.resume(**BY)
+    assert not advisor.decide(1).is_baseline and not advisor.status().stopped
+
+
+def test_a_resume_comes_after_the_stop_that_is_not_logged_yet():
+    log = Unwritable()
+    advisor = taught(log)
+    log.fails = "before"
+    with pytest.raises(StoreError):
+        advisor.stop(**BY)
+    with pytest.raises(StoreError):
+        advisor.resume(**BY)
+    assert advisor.decide(1).is_baseline
+    log.fails = ""
+    advisor.resume(**BY)
+    assert [entry.kind for entry in log.read()][-2:] == ["stopped", "resumed"]
+    assert not advisor.decide(1).is_baseline
+
+
+def test_a_withheld_note_that_could_not_be_written_is_written_later():
+    """Else the log would say that an action left which did not."""
+    log = Unwritable()
+    advisor = taught(log)
+    batch = advisor.prepare([advisor.question(1)])
+    appended = log.append(batch.drafts)
+    advisor.stop(**BY)
+    (made,) = advisor.commit(batch, appended)
+    assert made.reason == "stopped"
+    log.fails = "before"
+    assert advisor.decide(0).reason == "not-logged"
+    log.fails = ""
+    advisor.decide(0)
+    assert [entry.body["decision_id"] for entry in log.read() if entry.kind == "withheld"] == [
+        batch.items[0].events[-1].decision_id
+    ]

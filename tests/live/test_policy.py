@@ -52,7 +52,7 @@ def test_promotion_names_every_criterion_that_is_not_met(world):
 
 
 def test_promotion_happens_once_the_criteria_are_met_and_counting_starts_anew(world):
-    advisor = Advisor(world.problem, criteria=Criteria(outcomes=20))
+    advisor = Advisor(world.problem, criteria=Criteria(outcomes=20, uplift=None))
     plant = Plant(world.true_gamma)
     plant.play(advisor, 20)
     advisor.promote("guarded", by="me", why="20 fine outcomes")
@@ -116,7 +116,7 @@ def test_the_mode_of_an_existing_log_stands(world):
 
 
 def test_guarded_mode_cuts_rays_so_that_a_share_of_the_gap_stays_unused(world):
-    guards = Guards(margin_share=0.4, guarded_rate=1.0)
+    guards = Guards(margin_share=0.4, guarded_rate=1.0, canary=1.0)
     advisor = live_advisor(world.problem, mode="guarded", guards=guards)
     decisions = Plant(world.true_gamma).play(advisor, 60)
     others = [decision for decision in decisions if not decision.is_baseline]
@@ -132,7 +132,7 @@ def test_guarded_mode_cuts_rays_so_that_a_share_of_the_gap_stays_unused(world):
 
 def test_guarded_mode_plays_a_single_action_only_if_its_margin_is_large_enough():
     problem, gamma = finite_problem(2)
-    advisor = live_advisor(problem, mode="guarded", guards=Guards(margin_share=0.3, guarded_rate=1.0))
+    advisor = live_advisor(problem, mode="guarded", guards=Guards(margin_share=0.3, guarded_rate=1.0, canary=1.0))
     decisions = Plant(gamma, noise=0.02, states=3).play(advisor, 60)
     for decision in decisions:
         if not decision.is_baseline:
@@ -267,7 +267,7 @@ def test_counts_begin_anew_with_the_decisions_that_rest_on_the_change(change):
 
 
 def test_late_outcomes_of_the_mode_before_do_not_count_for_the_next(world):
-    advisor = Advisor(world.problem, criteria=Criteria(outcomes=10), refresh=None)
+    advisor = Advisor(world.problem, criteria=Criteria(outcomes=10, uplift=None), refresh=None)
     plant = Plant(world.true_gamma)
     decisions = [advisor.decide(plant.state()) for _ in range(20)]
     for decision in decisions[:10]:

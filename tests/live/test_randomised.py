@@ -110,12 +110,24 @@ def test_the_certificate_survives_json():
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_in_guarded_mode_a_mixture_gets_more_of_the_safe_action(kind):
     problem = PROBLEMS[kind][0]
-    _, decisions = played(kind, 200, mode="guarded", guards=Guards(margin_share=0.3, guarded_rate=1.0))
+    _, decisions = played(kind, 200, mode="guarded", guards=Guards(margin_share=0.3, guarded_rate=1.0, canary=1.0))
     mixed = [d for d in decisions if d.certificate.mixture is not None]
     assert len(mixed) > 20
     for decision in mixed:
         limit = decision.certificate.limits[0]
         assert limit.margin >= 0.3 * (problem.threshold[0] - limit.baseline_cost) - 1e-12
+
+
+def test_the_canary_draws_between_a_mixture_and_the_safe_action_and_a_replay_does_too():
+    store = MemoryStore()
+    guards = Guards(margin_share=0.3, guarded_rate=1.0, canary=0.5, reward_range=(-2.0, 2.0))
+    advisor, decisions = played("finite", 120, store, mode="guarded", guards=guards)
+    drawn = [d for d in decisions if d.canary is not None]
+    assert {d.certificate.mixture is None for d in drawn} == {True, False}
+    assert all((d.proposal or d.certificate).mixture is not None for d in drawn)
+    assert advisor.status().uplift.compared == len(drawn) > 20 and replay(store, FINITE).holds
+    again = Advisor(FINITE, store, refresh=None)
+    assert again.status().uplift == advisor.status().uplift
 
 
 def test_in_shadow_mode_the_safe_action_acts_and_the_mixture_is_logged():

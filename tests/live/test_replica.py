@@ -1,5 +1,7 @@
 """The learner is a fold over the log: order, bytes, purity, and what a missing cost must not do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -223,6 +225,13 @@ def test_plans_follow_the_log_and_nothing_else():
     learner.learn(Measured(step=0, state=0, feature=feature.tolist(), reward=1.0, cost=[0.1], next_state=5))
     assert int(learner.agent.current.made[0]) == 2
     assert list(learner.agent.known_states) == []  # nothing follows at H = 1: next states fill no tables
+
+
+def test_mixtures_take_one_look_for_enough_only_where_rewards_are_exact():
+    exact, _ = finite_problem()
+    noisy = replace(exact, reward_noise=0.3)
+    assert live_config(exact, "rslucb-qvi").value_radius == "unseen"
+    assert live_config(noisy, "rslucb-qvi").value_radius == "remaining"
 
 
 def test_an_alarm_is_part_of_the_state_and_ends_with_its_reset():

@@ -255,7 +255,7 @@ UNUSABLE = {
     "no such state": ({"seen_states": [{"id": 7}, {"id": -1}]}, "row 1 .*no such customer"),
     "no such next state": (
         {"seen_states": [{"id": 7}] * 2, "next_states": [{"id": 7}, {"id": -1}]},
-        "no such customer",
+        "row 1 .*next_state.*ValueError",
     ),
 }
 
@@ -303,3 +303,11 @@ def test_many_rows_make_several_entries_each_with_a_key_per_row(world):
     assert len({key for entry in entries for key in entry.unique if key.startswith("warm-row:")}) == 250
     assert advisor.replica.learner.version == 250
     assert verify_store(advisor.store).fault is None
+
+
+def test_a_zero_is_a_zero_however_it_is_signed(world):
+    advisor = Advisor(world.problem)
+    advisor.warm_start([[0.5, 0.0, 0.1]], [0.0])
+    for feature, cost in ([0.5, -0.0, 0.1], 0.0), ([0.5, 0.0, 0.1], -0.0):
+        with pytest.raises(InputError, match="in the log already"):
+            advisor.warm_start([feature], [cost])

@@ -7,7 +7,7 @@ import pytest
 
 from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
 from tether.agents.slucb import EXPLORERS
-from tether.kernels.plan import BLOCK_NUMBERS, choose_block, one_row, scratch_for, tables_of, values_at
+from tether.kernels.plan import BLOCK_NUMBERS, blocks_of, choose_block, one_row, scratch_for, tables_of, values_at
 from worlds import small_world, two_constraints
 
 STATES, D, HORIZON = 6, 3, 4
@@ -211,7 +211,8 @@ def test_the_values_of_the_backup_are_those_of_the_tables():
     for step in range(1, problem.horizon):
         members = lean.visited.members(step - 1)
         model = (lean.costs, lean.values, lean.rules)
-        values, _ = values_at(problem, model, lean.visited, members, lean.current, step, lean.current.made)
+        blocks = blocks_of(problem, lean.visited, members)
+        values, _ = values_at(model, lean.visited, blocks, lean.current, step, lean.current.made)
         for state, value in zip(members, values, strict=True):
             slot = tables.slot_of(lean.visited.states[state])
             assert value == pytest.approx(tables.current.values[step, slot], rel=1e-9, abs=1e-10)

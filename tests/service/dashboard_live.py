@@ -14,7 +14,7 @@ import uvicorn
 
 from tether.live.advisor import Advisor
 from tether.live.log.memory import MemoryStore
-from tether.live.policy import Criteria
+from tether.live.policy import Criteria, Guards
 from tether.service.app import create_app
 from tether.service.auth import add_token
 from tether.service.config import LabelsSection, ServiceConfig
@@ -55,12 +55,13 @@ class House:
         self.world, self.rng = heating(np.random.default_rng(seed)), np.random.default_rng(seed + 1)
         self.now, self.end = time.time() - 60.0 * days * self.world.problem.horizon, days
         clock = {"clock": lambda: self.now}
-        self.advisor = Advisor(self.world.problem, MemoryStore(**clock), criteria=Criteria(outcomes=100), **clock)
+        settings = {"guards": Guards(reward_range=(0.0, 1.0)), "criteria": Criteria(outcomes=100), **clock}
+        self.advisor = Advisor(self.world.problem, MemoryStore(**clock), **settings)
         for day in range(days):
             if day == 30:
                 self.advisor.promote("guarded", by="anna", why="30 days in shadow, nothing unusual")
             if day == 90:
-                self.advisor.promote("live", by="anna", why="60 guarded days, no refusal by the gate")
+                self.advisor.promote("live", by="anna", why="60 guarded days, and a gain that is shown")
             self.live_a_day(day)
 
     def live_a_day(self, day):

@@ -74,8 +74,9 @@ class Stub:
         self.bandit, self.origin, self.bounds, self.is_open, self.tick = Bandit(seed), origin, bounds, is_open, tick
         self.seq, self.rows, self.history, self.asked = 0, [], [], []
         self.mode, self.stopped, self.alarm, self.broken = "live", None, None, False
-        self.start, self.revoked = time.time(), set()
+        self.start, self.revoked, self.actions = time.time(), set(), []
         self.changed = threading.Condition()
+        self.orders, self.uplift = [], None
 
     def note(self, kind, text, by="chief"):
         """Logs something that is neither a decision nor an outcome."""
@@ -197,8 +198,10 @@ class Stub:
             "radius": {"value": 2.713, "origin": self.origin},
             "bounds": self.bounds,
             "certified_share": self.rows[-1]["certified_share"] if self.rows else None,
+            "uplift": self.uplift,
             "history": self.history[:20],
             "units": {"reward": "kWh", "cost": ["K"]},
+            "actions": self.actions,
         }
 
     def series(self, window, points):
@@ -246,6 +249,7 @@ class Stub:
     def do(self, path, body, who):
         """A POST of an admin: (status code, answer)."""
         why = str(body.get("why", ""))
+        self.orders.append(body)
         if not why:
             return 422, {"title": "A reason is missing", "detail": "why must not be empty."}
         if path == "/v1/mode" and body["mode"] == "live" and len(self.rows) < 100:

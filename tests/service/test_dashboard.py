@@ -245,6 +245,16 @@ def test_a_log_in_lasts_for_the_tab_and_no_longer(meet):
     assert person.is_content()
 
 
+def test_actions_are_called_by_the_names_that_the_problem_gave(meet):
+    stub = Stub()
+    stub.actions = [f"set-point +{k} K" for k in range(100)]
+    person = meet("reader", stub=stub)
+    played = next(row["played"] for row in reversed(stub.rows) if not row["is_baseline"])
+    text = person.tab.locator("#board").inner_text()
+    assert f"set-point +{played} K" in text and f"action {played}" not in text
+    assert person.is_content()
+
+
 @pytest.mark.slow
 def test_a_decision_arrives_by_itself(meet):
     person = meet("reader")
@@ -406,6 +416,28 @@ def test_a_refused_promotion_names_what_is_missing_and_a_step_down_works(meet):
             tab.get_by_role("button", name="Cancel").click()
     person.see("#modes [aria-current]", "shadow")
     assert person.stub.mode == "shadow" and person.is_content(but="409")
+
+
+@pytest.mark.slow
+def test_what_proposals_gain_over_the_safe_action_is_shown_with_its_interval(meet):
+    person = meet("chief")
+    tab, gain = person.tab, {"estimate": 0.12, "low": 0.05, "high": 0.19}
+    why = "no range of rewards is declared"
+    found = {"compared": 445, "played": 226, "waiting": 0, "ended": False, "why": "", "confidence": 0.95}
+    person.stub.uplift = {**found, "reward": gain, "costs": [{"estimate": 0.0, "low": -0.3, "high": 0.4}]}
+    person.stub.note("mode", "guarded")
+    person.see("#tiles", "+0.05 to +0.19, 95\u00a0% sure")
+    person.see("#facts", "445 decisions drawn between proposal and a₀; reward +0.05 to +0.19; Discomfort −0.3 to +0.4")
+    person.stub.uplift = {**found, "compared": 0, "reward": None, "costs": [None], "why": why}
+    person.stub.note("mode", "guarded")
+    person.see("#facts", why)
+    tab.get_by_role("button", name="Change mode …").click()
+    tab.get_by_role("radio", name="live").check()
+    tab.get_by_role("checkbox").check()
+    tab.locator("#ask-why").fill("because")
+    tab.get_by_role("button", name="Change mode", exact=True).click()
+    person.see("#ask-error li", "outcomes recorded")
+    assert person.stub.orders[-1]["override"] is True
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
+from tether import Names
 from tether.live.policy import Criteria
 from tether.live.records import Certificate
 from tether.problem.problem import Problem
@@ -237,6 +239,20 @@ def test_a_promotion_that_is_not_earned_is_refused_with_its_reasons_and_a_demoti
         assert client.post("/v1/mode", json={"mode": "wild", "why": "x"}).status_code == 422
 
 
+def test_live_mode_without_evidence_of_a_gain_needs_an_override_which_is_logged():
+    advisor = new_advisor(mode="shadow", criteria=Criteria(outcomes=0, answered=0.0, costs=0.0))
+    with serving(advisor) as client:
+        assert client.post("/v1/mode", json={"mode": "guarded", "why": "now"}).json()["mode"] == "guarded"
+        refused = client.post("/v1/mode", json={"mode": "live", "why": "now"})
+        assert refused.status_code == 409 and "no evidence yet" in refused.json()["unmet"][0]
+        status = client.post("/v1/mode", json={"mode": "live", "why": "the season ends", "override": True}).json()
+        assert (
+            status["mode"] == "live" and status["uplift"]["compared"] == 0 and "reward_range" in status["uplift"]["why"]
+        )
+        entry = advisor.store.read(0, 100)[-1]
+    assert entry.body["criteria"]["uplift"] is None and entry.body["why"] == "the season ends"
+
+
 def test_readers_see_pages_one_decision_and_columns_that_agree(client):
     made = learn(client, 7)
     page = client.get("/v1/decisions", params={"limit": 4}).json()
@@ -341,3 +357,13 @@ def test_a_lost_outcome_is_declared_and_the_status_says_what_waits(client):
     refused = client.post("/v1/outcomes", json={"decision_id": first, "reward": 0.1, "cost": 0.2})
     assert refused.status_code == 409 and "declared lost" in refused.json()["detail"]
     assert client.post("/v1/lost", json={"decision_id": "nobody", "why": "gone"}).status_code == 404
+
+
+def test_the_names_of_the_problem_reach_the_dashboard_unless_the_configuration_has_others():
+    names = Names(constraints=["warmth"], cost_units=["K"], reward_unit="kWh", actions=["heat", "cool"])
+    with serving(new_advisor(problem=replace(PROBLEM, names=names))) as client:
+        status = client.get("/v1/status").json()
+    assert [constraint["name"] for constraint in status["constraints"]] == ["warmth"]
+    assert status["units"] == {"reward": "kWh", "cost": ["K"]} and status["actions"] == ["heat", "cool"]
+    with serving(new_advisor(problem=replace(PROBLEM, names=names)), labels={"constraints": ["comfort"]}) as client:
+        assert client.get("/v1/status").json()["constraints"][0]["name"] == "comfort"

@@ -158,7 +158,7 @@ def test_a_log_of_another_problem_is_refused_before_anything_listens(tmp_path):
 
 
 def test_ctrl_c_before_the_service_is_up_says_what_is_true_of_a_service(tmp_path, monkeypatch):
-    def interrupted(config):
+    def interrupted(config, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tether.service.run.check_start", interrupted)

@@ -1,9 +1,12 @@
 """Who may do what: every endpoint with every kind of token. A refusal says nothing and changes nothing."""
 
+import json
 import logging
 
 import pytest
 from service_app import new_advisor, serving, tokens_of_every_kind
+
+from tether.service.auth import add_token
 
 WHY = {"why": "a test"}
 ENDPOINTS = {
@@ -128,3 +131,28 @@ def test_a_form_or_plain_text_from_another_site_is_not_taken():
         assert advisor.store.head() == before
         kind = {"Content-Type": "Application/JSON; charset=utf-8"}
         assert client.post("/v1/stop", content=b'{"why": "x"}', headers=kind).status_code == 200
+
+
+def test_an_idempotency_key_belongs_to_its_token(tmp_path):
+    tokens = {name: add_token(tmp_path / "tokens.json", name, ("decide",), None) for name in ("one", "two")}
+    with serving(new_advisor(), tokens="tokens.json", folder=tmp_path) as client:
+
+        def asked(name, state):
+            headers = {"Authorization": f"Bearer {tokens[name]}", "Idempotency-Key": "k"}
+            return client.post("/v1/decisions", json={"state": state}, headers=headers)
+
+        first, other = asked("one", 0), asked("two", 1)
+        assert (first.status_code, other.status_code) == (200, 200) and first.json()["id"] != other.json()["id"]
+        assert asked("one", 0).json()["id"] == first.json()["id"]
+
+
+def test_a_refused_token_is_logged_with_the_clients_address(tmp_path, caplog):
+    add_token(tmp_path / "tokens.json", "one", ("read",), None)
+    lines = caplog.at_level(logging.INFO, "tether.service.access")
+    with lines, serving(new_advisor(), tokens="tokens.json", folder=tmp_path) as client:
+        assert client.get("/v1/status", headers={"Authorization": "Bearer tether_guess"}).status_code == 401
+        assert client.get("/healthz").status_code == 200
+    refused, open_to_all = (
+        json.loads(record.getMessage()) for record in caplog.records if "path" in record.getMessage()
+    )
+    assert refused["address"] == "127.0.0.1" and "address" not in open_to_all and "guess" not in str(refused)

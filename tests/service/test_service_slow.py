@@ -1,6 +1,8 @@
 """Callers that take their time, or never finish: each request has so many seconds to arrive, and no more."""
 
+import contextlib
 import resource
+import select
 import signal
 import socket
 import time
@@ -75,6 +77,39 @@ def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(clie
         assert SECONDS * 0.9 < time.monotonic() - began < LATE
     assert head.startswith("HTTP/1.1 408 ") and "content-type: application/problem+json" in head
     assert '"title":"too slow"' in body and f"{SECONDS} s" in body and "connection: close" in head
+
+
+def test_an_answer_that_nobody_reads_ends_its_connection(client):
+    """Else a few hundred of them take all the connections that there are, for as long as they like."""
+    with connected(client) as line:
+        line.setblocking(False)
+        request, began, sent = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000, time.monotonic(), 0
+        ended = select.poll()
+        ended.register(line, select.POLLHUP | select.POLLERR)
+        while not ended.poll(50) and time.monotonic() - began < 4 * LATE:
+            try:
+                sent += line.send(request[sent:]) if sent < len(request) else 0
+            except BlockingIOError:
+                continue
+        assert SECONDS * 0.9 < time.monotonic() - began < 2 * LATE, "cut off, after its time"
+    assert client.get("/healthz").status_code == 200
+
+
+def test_one_address_cannot_have_all_connections():
+    with serving(new_advisor(), limits={"connections_each": 3}) as client, contextlib.ExitStack() as lines:
+        client.get("/healthz")
+        for _ in range(2):
+            line = lines.enter_context(connected(client))
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in answer(line)
+        with connected(client) as fourth, pytest.raises((ConnectionError, AssertionError)):
+            fourth.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer(fourth)
+        lines.close()
+        time.sleep(0.2)
+        with connected(client) as again:
+            again.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in answer(again), "those that ended count no more"
 
 
 def test_a_body_that_drips_has_no_more_time_than_one_that_stops(client):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -150,3 +151,31 @@ def test_after_the_start_no_decision_or_outcome_waits_for_a_kernel(case):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == []
+
+
+NOWHERE = """
+mount --bind "$1" "$1" && mount -o remount,bind,ro / || exit 77
+exec env -i PATH=/usr/bin:/bin setpriv --reuid 65534 --regid 65534 --clear-groups "$2" -m tether serve "$1/service.toml"
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or os.geteuid() != 0, reason="needs a mount namespace")
+def test_it_starts_as_nobody_without_a_home_on_a_read_only_root(tmp_path):
+    """As in a hardened container: only the folder of the log can be written to. The second time from a snapshot."""
+    address = configured(tmp_path, snapshot_every=1)
+    for folder in (tmp_path, *(parent for parent in tmp_path.parents if "pytest" in str(parent))):
+        folder.chmod(0o777)
+    command = ["unshare", "--mount", "sh", "-c", NOWHERE, "sh", str(tmp_path), sys.executable]
+    for _ in range(2):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        try:
+            said = next((line for line in process.stderr if "the dashboard is at" in line), "")
+            if not said and process.wait(60) in (1, 77, 126):
+                pytest.skip("no mount namespace here, or nobody may not run this Python")
+            made = httpx.post(f"{address}/v1/decisions", json={"state": 0}).json()
+            outcome = {"decision_id": made["id"], "reward": 0.1, "cost": 0.1}
+            assert httpx.post(f"{address}/v1/outcomes", json=outcome).status_code == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        assert "no snapshot could be saved" not in said and "Finished server" in said, said[-2000:]

@@ -29,13 +29,14 @@ def run(violations, step=0, pooled=0):
     """The columns of a run whose watches tripped after so many steps (0: never), of four an episode."""
     counts = np.array(violations, dtype=float)
     alarms = alarm_columns(counts, {"per-step": step, "pooled": pooled}, horizon=4)
-    return {"violations": counts, "cost_ratio": 0.9 + 0.2 * (counts > 0), **alarms}
+    made = {"violations": counts, "cost_ratio": 0.9 + 0.2 * (counts > 0), "value": np.full(len(counts), 3.0), **alarms}
+    return made | {"safe_value": np.full(len(counts), 1.0), "misfit_ratio": np.full(len(counts), 0.25)}
 
 
-def cell_of(world, runs):
+def cell_of(world, runs, **options):
     return Cell(
         key=world, agent="slucb-qvi", agent_label="SLUCB-QVI", world=world, world_label=world, explorer="adaptive",
-        options={}, world_options={}, cost_radius_origin="theorem", value_radius_origin="tuned",
+        options={}, world_options=options, cost_radius_origin="theorem", value_radius_origin="tuned",
         watches=tuple(WATCHES), seeds=tuple(range(len(runs))),
         columns={name: np.array([columns[name] for columns in runs]) for name in runs[0]},
     )  # fmt: skip
@@ -86,6 +87,28 @@ def test_verdicts_say_what_was_noticed_and_whether_in_time():
     assert found[f"no-false-alarm@ad-load, {POOLED}"]
 
 
+def test_gains_are_over_the_safe_action_in_the_worlds_unit_and_end_at_the_alarm():
+    """A gain of 2 in each of four episodes, 10 euros each; the pooled watch trips in the second."""
+    table = table_of([run([0] * 4, pooled=6)], [run([0] * 4)])
+    twin = {row["watch"]: row for row in table if row["world"] == "ad-load" and row["twin"]}
+    assert (twin[STEP]["gain_with"], twin[STEP]["gain_without"], twin[STEP]["unit"]) == (
+        20.0,
+        20.0,
+        "euros per cohort and week",
+    )
+    assert (twin[POOLED]["gain_with"], twin[POOLED]["gain_without"]) == (5.0, 20.0)
+
+
+def test_a_learner_that_knows_the_misfit_is_claimed_to_keep_to_tau_without_an_alarm():
+    quiet, loud = run([0]), run([1], step=2)
+    cells = [cell_of("dosing-twin", [one], knows_misfit=True) for one in (quiet, loud)]
+    kept, broken = (Results("twins", "Twins", 1, {}, (cell,), (), "0", "here", "none", Path("twins")) for cell in cells)
+    who = f"dosing, {STEP}, misfit known"
+    assert [claim.holds for claim in twin_study.claims(kept) if claim.id.endswith(who)] == [True, True]
+    assert [claim.holds for claim in twin_study.claims(broken) if claim.id.endswith(who)] == [False, False]
+    assert {row["misfit"] for row in twin_study.table(kept).rows} == {0.25}
+
+
 def test_the_chart_shows_what_each_watch_leaves():
     made = results_of([run([0, 2, 2, 2], step=9, pooled=4), run([0, 0, 1, 1])], [run([0] * 4)])
     (chart,) = twin_study.charts(made)
@@ -118,8 +141,10 @@ def stored(tmp_path_factory):
 
 
 def test_a_study_of_twins_plays_the_same_instances_with_both_truths(stored):
-    cells = {cell.world: cell for cell in load(stored).cells}
-    assert len(cells) == 6
+    played = load(stored).cells
+    known = {cell.world for cell in played if cell.world_options.get("knows_misfit")}
+    assert (len(played), known) == (9, set(TWINS))
+    cells = {cell.world: cell for cell in played if not cell.world_options}
     assert all(cell["violations"].shape == (1, 4) for cell in cells.values())
     assert cells["heating"]["violations"].sum() == 0.0
     early, true = (cells[name]["cost_ratio"][0, :2] for name in ("heating-twin", "heating"))
@@ -130,7 +155,7 @@ def test_what_is_stored_comes_back_and_can_be_drawn(stored, tmp_path):
     (chart,) = twin_study.charts(load(stored))
     assert len(chart.panels) == 3
     assert figures.render(chart, ["png"])["png"].startswith(b"\x89PNG")
-    assert len(twin_study.table(load(stored)).rows) == 12
+    assert len(twin_study.table(load(stored)).rows) == 18
     (tmp_path / "study.json").write_text("[{}")
     with pytest.raises(TetherError, match="cannot be read"):
         load(tmp_path)
@@ -141,7 +166,7 @@ def test_what_is_stored_comes_back_and_can_be_drawn(stored, tmp_path):
 def test_a_part_says_what_its_alarms_said(tmp_path):
     text = specs.to_toml(specs.paper_study("twins").model_copy(update={"episodes": 60, "seeds": 1}))
     study = specs.parse(text, "twins")
-    kept = [world.model_copy(update={"options": {"draught": 30.0}}) for world in study.worlds[1:2]]
+    kept = [world.model_copy(update={"options": {"draught": 30.0}}) for world in study.worlds[2:3]]
     run_study(study.model_copy(update={"worlds": kept}), tmp_path, InProcess())
     (part,) = (tmp_path / "runs").iterdir()
     assert set(part_metadata(part)["alarms"]) <= set(WATCHES)

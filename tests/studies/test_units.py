@@ -1,11 +1,14 @@
 """Interaction units: the compiled run is the live one, and its books say what happened."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig
+from tether.errors import InputError
 from tether.lab.simulate import GOAL_RETURN, OTHER_RETURN, simulate_units
 from tether.lab.specs import Schedule
 from tether.lab.worlds.lake import DANGER, GOAL, START, frozen_lake
@@ -89,6 +92,14 @@ def test_a_radius_that_is_too_small_trips_the_audit():
     world, agent, streams = lake_and_agent(2, config, horizon=20)
     books = simulate_units(world, agent, 2, streams, Schedule(steps=200))
     assert books.planned_worst_cost.max() > 0.01
+
+
+def test_plans_that_are_guesses_are_not_played_as_they_are():
+    streams = Streams.from_seed(1)
+    world = frozen_lake(streams.instance, horizon=5, costs="bernoulli")
+    agent = RslucbQvi(replace(world.problem, cost_kind="bounded"), rng=streams.agent)
+    with pytest.raises(InputError, match="a plan is a guess"):
+        simulate_units(world, agent, 1, streams, Schedule(steps=10))
 
 
 def test_without_restarts_a_unit_is_one_trajectory_and_one_plan():

@@ -28,10 +28,11 @@ pytestmark = [
 
 
 def sources():
-    """Files of the package that are in version control or about to be, as a wheel names them."""
-    command = ["git", "ls-files", "-co", "--exclude-standard", "src/tether"]
+    """Files of the package, examples included, that are in version control or about to be, as a wheel names them."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "src/tether", "examples"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return {name.removeprefix("src/"): ROOT / name for name in listed if (ROOT / name).exists()}
+    named = {(name if name.startswith("src/") else f"src/tether/{name}"): ROOT / name for name in listed}
+    return {name.removeprefix("src/"): file for name, file in named.items() if file.exists()}
 
 
 def wheels():
@@ -117,12 +118,15 @@ def test_the_wheel_is_what_runs(installed):
     assert "reproduce" in installed("tether", "--help")
 
 
-PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+def test_the_readme_runs_without_a_compiler(installed, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert installed("python", "-c", "\n".join([f"import os; os.chdir({str(tmp_path)!r})", *blocks])).strip()
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_the_readme_runs_without_a_compiler(installed, program):
-    assert installed("python", "-c", program).strip()
+def test_the_examples_are_in_the_wheel(installed, tmp_path):
+    assert "gym_frozen_lake" in installed("tether", "examples")
+    installed("tether", "examples", "copy", "service", "--to", str(tmp_path))
+    assert (tmp_path / "service" / "building.py").exists()
 
 
 def test_the_wheel_gives_the_same_bits_as_the_extensions_built_in_place(installed):
@@ -149,6 +153,6 @@ def test_a_source_distribution_holds_what_the_build_needs(tmp_path):
     (path,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert inside >= {*(f"src/{name}" for name in sources()), *BUILD_FILES}
+    assert inside >= {*(str(file.relative_to(ROOT)) for file in sources().values()), *BUILD_FILES}
     assert not [name for name in inside if name.endswith((".c", ".pyx", ".so"))]
     assert not (copy / "build").exists(), "metadata alone must not translate or compile anything"

@@ -4,16 +4,18 @@ It does not own the loop: plan once per episode, then act and observe once per s
 a test and a live system. What differs between algorithms is their `Rules`, and a few methods that they override.
 """
 
+import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from math import isfinite, log
+from math import isfinite, log, nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.agents.drift import Blocks
 from tether.agents.likelihood import Contradiction, Likelihoods
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.check.monitor import Monitor
@@ -43,7 +45,7 @@ from tether.kernels.model import (
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
 from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
-from tether.problem.action_sets import ActionSet, check_norms
+from tether.problem.action_sets import ActionSet, check_norms, feature_of
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
@@ -51,6 +53,7 @@ from tether.records import (
     Bounded,
     CostBound,
     Decision,
+    Drift,
     Mixture,
     Origin,
     Proof,
@@ -139,6 +142,13 @@ class LeastSquaresConfig:
     def ridge(self, cost_ridge: float) -> float:
         """λ of the value regression, given that of the cost regression."""
         return cost_ridge if isinstance(self.value_ridge, str) else self.value_ridge
+
+
+def value_origin(config: LeastSquaresConfig) -> Origin:
+    """Where β_v comes from: a theorem, a rule that nobody tuned, or somebody's number."""
+    if config.value_radius in ("theorem", "mixture"):
+        return "theorem"
+    return "default" if isinstance(config.value_radius, str) else "tuned"
 
 
 def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> Array:
@@ -279,6 +289,7 @@ class LeastSquaresAgent:
     Attributes:
         problem, config, rules: what it was told, how it was set up, and the same for the kernels.
         costs, values: the sums of both regressions, for each of `stages` stages.
+        blocks: where costs drift, the regressions over recent decisions, of which `costs` shows one; None elsewhere.
         tables, known, slots: candidates of the known states and their quadratic forms; what was said of each; and the
             slot of each by its key.
         visited: next states of a lean backup; None where next states have slots in the tables.
@@ -288,6 +299,7 @@ class LeastSquaresAgent:
         order: decisions whose outcome is not known yet, and outcomes whose costs wait for those before them.
         lost: outcomes of each stage that have taken effect without a cost, (G,).
         watch: tests the assumptions online, and is saved with the agent. Set it before the first outcome.
+        counted: is called after each cost was added, before the next one is; not saved.
         origins: what evidence says of its cost radius and of its value radius.
     """
 
@@ -299,6 +311,7 @@ class LeastSquaresAgent:
     """Attributes that the future does not depend on: they are overwritten before they are read, or only save time."""
 
     watch: Monitor | None = None
+    counted: Callable[[CostOutcome], None] | None = None
 
     def __init__(
         self,
@@ -329,6 +342,11 @@ class LeastSquaresAgent:
         learns = any(problem.bounded) and rules.conditioning != TOLD
         self.likelihoods = Likelihoods(problem, stages, rules.events, rules.cost_error) if learns else None
         self._steer()
+        self._costs_are_unknown = rules.conditioning == MEASURED and not bool(np.isfinite(rules.cost_error).all())
+        self._shown = tuple(self._shown_of(j) for j in range(m))
+        drifts = any(problem.drift) and rules.conditioning != TOLD
+        self.blocks = Blocks(problem, stages, cost_ridge) if drifts else None
+        self._show_blocks()
         self.known: list[KnownState] = []
         self.slots: dict[StateKey, int] = {}
         self.order = OutcomeOrder(stages)
@@ -338,6 +356,16 @@ class LeastSquaresAgent:
         self.plan_version = -1
         self.planned_growth = np.full((3, stages), -np.inf)
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
+
+    def _shown_of(self, j: int) -> tuple[float, float, float, float, Proof, Origin]:
+        """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
+        β's origin."""
+        problem = self.problem
+        told = float(self.rules.threshold[j])  # infinite: no constraint
+        proof: Proof = "likelihood" if self.likelihoods is not None and problem.bounded[j] else "radius"
+        origin = self.origins[0] if proof == "radius" else "theorem"
+        tau = problem.threshold[j] if isfinite(told) else told
+        return tau, float(problem.reserve[j]), problem.misfit[j], problem.drift[j], proof, origin
 
     def stage_of(self, step: int) -> int:
         """Which regression a step belongs to."""
@@ -368,6 +396,20 @@ class LeastSquaresAgent:
         known = self.problem.look_up(state)
         self._check_pooled(known)
         return self.adjusted(known)
+
+    def _recall(self, state: State) -> tuple[KnownState, int | None]:
+        """What was said of a state when it was first seen, with its slot if it has one; else what is said of it now.
+
+        A key of the user's own may be coarser than the state: a lean backup then asks about the state at hand.
+        """
+        key = self.problem.key_of(state)
+        slot = self.slots.get(key)
+        if self.blocks is not None:  # a safe cost that drifts is a fact when it is declared: ask for it now
+            return self.look_up(state), slot
+        if slot is not None:
+            return self.known[slot], slot
+        recalled = self.visited.known(key) if self.visited is not None and self.problem.key is None else None
+        return recalled or self.look_up(state), None
 
     def _check_pooled(self, known: KnownState) -> None:
         """One regression for all steps needs one safe cost for all steps: another would contradict it."""
@@ -428,7 +470,15 @@ class LeastSquaresAgent:
     @property
     def watches_outcomes(self) -> bool:
         """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
-        return self.watch is not None or self.config.replan == "on-growth" or self.likelihoods is not None
+        return self.watch is not None or self.config.replan == "on-growth" or self.decides_afresh
+
+    @property
+    def decides_afresh(self) -> bool:
+        """Whether a plan's own bounds do not justify a choice: it is certified when it is made, from the newest data.
+
+        Bounded costs are certified after the plan; where costs drift, a plan's bounds hold for the moment it was made.
+        """
+        return self.likelihoods is not None or self.blocks is not None
 
     @property
     def replans_rarely(self) -> bool:
@@ -437,10 +487,12 @@ class LeastSquaresAgent:
 
     @property
     def plans_are_due(self) -> bool:
-        """Whether `plan` would do something: always, or (rare switching) once some det(A_h) has doubled.
+        """Whether `plan` would do something: always until tripped, or (rarely) once some det(A_h) has doubled.
 
         "on-growth" also waits for a quarter more outcomes than the last plan had.
         """
+        if self.tripped_by:
+            return False  # only a_0 is played, plan or not
         if not self.replans_rarely or self.plan_version < 0:
             return True
         if self.config.replan == "on-growth" and self.data_version < (1.0 + GROWTH) * self.plan_version:
@@ -493,13 +545,31 @@ class LeastSquaresAgent:
         """What `act` would answer. Nothing is expected to come of it."""
         return self._answer(step, state)[0]
 
+    def peek_feature(self, step: int, state: State) -> Array:
+        """φ (d,) of what `peek` would answer, on average: for those who ask in every state, as exact regret does.
+
+        A plan that knows every outcome has chosen a ray already; what bounded costs leave of it is found, and no record
+        is made.
+        """
+        slot, likelihoods = self.slots.get(self.problem.key_of(state)), self.likelihoods
+        fresh = slot is not None and slot < self.current.planned[0] and self.plan_version == self.data_version
+        if self.mixes:
+            return self.propose(step, state, coin=0.0).mean_feature  # no draw is taken from the agent's stream
+        if slot is None or not fresh or likelihoods is None or self.tripped_by or not self.known[slot].actions.is_star:
+            return self.peek(step, state).mean_feature
+        known, plan, made = self.known[slot], self.lone[1], self.current
+        plan.row[0, 0], plan.length[0, 0] = made.row[step, slot], made.length[step, slot]
+        plan.reason[0, 0], plan.bound[0, 0] = made.reason[step, slot], made.bound[step, slot]
+        self._certify(likelihoods, plan, step, known)
+        row, length = int(plan.row[0, 0]), float(plan.length[0, 0])
+        return feature_of(known.actions, known.actions.action(row, length))
+
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         check_step(step, self.problem.horizon)
-        slot = self.slots.get(self.problem.key_of(state))
-        known = self.look_up(state) if slot is None else self.known[slot]
+        known, slot = self._recall(state)
         if self.plan_version < 0:
             self.plan()
-        planned = slot is not None and slot < self.current.planned[0] and self.likelihoods is None
+        planned = slot is not None and slot < self.current.planned[0] and not self.decides_afresh
         if slot is not None and planned and not self.tripped_by:
             return self.decide(step, state, known, self.current, slot), known
         return self.propose(step, state, known), known
@@ -524,9 +594,22 @@ class LeastSquaresAgent:
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
         """Expect the outcome of a decision that was made in a state of which so much was known."""
-        self.order.expect(decision.id, int(decision.step), decision.feature)
+        self.expect(decision.id, int(decision.step), decision.feature, is_baseline=decision.is_baseline)
         self.last_question = (decision.id, known.actions.phi_0, known.baseline_cost[decision.step].copy())
         self.decisions += 1
+
+    def expect(
+        self, id: Any, step: int, feature: Array, since: float | None = None, *, is_baseline: bool = False
+    ) -> None:
+        """A decision with this feature (d,) is played, made at the time `since` if that is known."""
+        at = 0 if self.blocks is None else self.blocks.tick()
+        self.order.expect(id, step, np.array(feature), since, is_baseline, at)  # kernels want an array of their own
+        self._show_blocks()
+
+    def _show_blocks(self) -> None:
+        """Let bounds rest on the best block of outcomes, as old as it is now."""
+        if self.blocks is not None:
+            self.blocks.show(self.costs, self.rules)
 
     def choose_alone(self, step: int, known: KnownState) -> Plan:
         """A plan of one row and one slot for a state off the plan: the newest cost data and the last plan's weights.
@@ -612,14 +695,13 @@ class LeastSquaresAgent:
         if row >= 0:
             end: Array = actions.endpoints[row]
             feature = end if length == 1.0 else feature + length * (end - feature)
+        problem, stage = self.problem, self.stage_of(step)
+        lost = int(self.lost[stage])
         # whatever a warm-up has measured is a gap, not a known cost
-        costs = np.full(self.problem.constraints, np.nan) if self._costs_are_unknown else known.baseline_cost[step]
-        problem, known_to_all = self.problem, zip(self.rules.threshold, self.problem.threshold, strict=True)
-        taus = [tau if isfinite(told) else float(told) for told, tau in known_to_all]  # infinite: no constraint
-        bounds, learned = plan.bound[at, slot] + problem.reserve, self.likelihoods is not None
-        kinds: list[Proof] = ["likelihood" if learned and bounded else "radius" for bounded in problem.bounded]
-        limits = zip(bounds, taus, plan.radius[at], costs, problem.misfit, kinds, strict=True)
-        origin, facts, lost = self.origins[0], int(plan.facts[at]), int(self.lost[self.stage_of(step)])
+        costs = [nan] * problem.constraints if self._costs_are_unknown else known.baseline_cost[step].tolist()
+        exceedance, facts = problem.exceedance if problem.limit == "realised" else 0.0, self._facts(plan, at, stage)
+        limits = zip(plan.bound[at, slot].tolist(), plan.radius[at].tolist(), costs, facts, self._shown, strict=True)
+        span = None if self.blocks is None else self.blocks.span(stage)
         return Decision(
             id=self.decisions,
             step=step,
@@ -630,19 +712,20 @@ class LeastSquaresAgent:
             reason=reason,
             evidence=tuple(
                 CostBound(
-                    bound=float(bound),
+                    bound=bound + reserve,
                     threshold=tau,
-                    radius=Radius(float(radius), origin if kind == "radius" else "theorem"),
-                    baseline_cost=float(cost),
+                    radius=Radius(radius, origin),
+                    baseline_cost=cost,
                     bounds=self.bounds,
-                    facts=facts,
+                    facts=remembered,
                     misfit=misfit,
-                    exceedance=problem.exceedance if problem.limit == "realised" else 0.0,
+                    drift=None if span is None else Drift(drift, *span),
+                    exceedance=exceedance,
                     lost=lost,
                     lost_as=problem.lost,
-                    kind=kind,
+                    kind=proof,
                 )
-                for bound, tau, radius, cost, misfit, kind in limits
+                for bound, radius, cost, remembered, (tau, reserve, misfit, drift, proof, origin) in limits
             ),
             value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -651,11 +734,15 @@ class LeastSquaresAgent:
             detail=self.tripped_by if reason == "tripped" else "",
         )
 
-    # Outcomes
+    def _facts(self, plan: Plan, at: int, stage: int) -> list[int]:
+        """How many remembered facts the bound of each constraint rests on."""
+        facts = [int(plan.facts[at])] * self.problem.constraints
+        if self.likelihoods is not None:
+            for j in self.likelihoods.bounded:
+                facts[j] = int(self.likelihoods.trials.fact_count[self.likelihoods.cell(stage, j)])
+        return facts
 
-    @property
-    def _costs_are_unknown(self) -> bool:
-        return self.rules.conditioning == MEASURED and not bool(np.isfinite(self.rules.cost_error).all())
+    # Outcomes
 
     @property
     def remembers(self) -> bool:
@@ -703,7 +790,8 @@ class LeastSquaresAgent:
         if costs is not None and self.rules.penalty != 0.0:
             numbers[1:] = costs
         observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
-        outcome = CostOutcome(t.step, feature, costs, reward, key)
+        at = None if t.decision_id is None else self.order.expected(t.decision_id).at
+        outcome = CostOutcome(t.step, feature, costs, reward, key, at=at)
         due = self._take_effect([outcome] if t.decision_id is None else self.order.settle(t.decision_id, outcome))
         if fact is not None:  # it holds whenever it comes
             self.remember(stage, *fact)
@@ -736,12 +824,21 @@ class LeastSquaresAgent:
             if self.problem.lost == "worst-case":
                 lowest, highest = np.array(self.problem.cost_range).T
                 costs, off = (lowest + highest) / 2.0, (highest - lowest) / 2.0 + off
-        if costs is not None and self.rules.conditioning != TOLD:
+        at = outcome.at
+        if self.blocks is not None:
+            at = self.blocks.tick() if at is None else at
+            if costs is not None:
+                self.blocks.add(stage, at, (outcome.feature, costs, off), self.scratch.vectors)
+            self._show_blocks()
+        elif costs is not None and self.rules.conditioning != TOLD:
             observe_cost(self.costs, stage, outcome.feature, costs, self.scratch.vectors)
             add_bias(self.costs, stage, off)
         if self.watch is not None:
-            self.watch.observe(outcome.step, outcome.feature, outcome.cost, outcome.reward, outcome.key)
+            o = outcome
+            self.watch.observe(o.step, o.feature, o.cost, o.reward, o.key, o.is_baseline, at)
         self.data_version += 1
+        if self.counted is not None:
+            self.counted(outcome)
 
     def _learn_trials(self, stage: int, outcome: CostOutcome) -> None:
         """Count the outcome of bounded costs; one that was lost counts at its worst, or not at all."""
@@ -770,8 +867,7 @@ class LeastSquaresAgent:
         if self.last_question is not None and self.last_question[0] == t.decision_id:
             _, phi_0, costs = self.last_question  # the state as it was then: simulators reuse their arrays
         else:
-            slot = self.slots.get(self.problem.key_of(t.state))
-            known = self.look_up(t.state) if slot is None else self.known[slot]
+            known, _ = self._recall(t.state)
             phi_0, costs = known.actions.phi_0, known.baseline_cost[t.step]
         return (phi_0, costs) if np.isfinite(costs).all() else None
 
@@ -802,10 +898,12 @@ class LeastSquaresAgent:
         if self.likelihoods is not None:
             groups["trials"] = self.likelihoods.trials
         named = {name: array for part, group in groups.items() for name, array in arrays_in(group, part)}
+        if self.blocks is not None:
+            named |= {f"blocks.{name}": array for name, array in self.blocks.arrays().items()}
         return {**named, "planned_growth": self.planned_growth, "lost": self.lost}
 
-    def save(self, path: Path) -> None:
-        """Write everything that the future depends on, in one file without pickle; atomic on a crash."""
+    def save(self, path: Path | io.BytesIO) -> None:
+        """Write everything that the future depends on, in one file (or buffer) without pickle; atomic on a crash."""
         from tether.agents import state_file  # loads pydantic, which takes longer than all the rest
 
         manifest = {
@@ -825,15 +923,15 @@ class LeastSquaresAgent:
         if self.visited is not None:
             manifest["visited"] = state_file.visited_keys(self.visited, self.problem)
             arrays |= state_file.visited_arrays(self.visited, self.look_up)
-        state_file.write(Path(path), manifest, arrays)
+        state_file.write(path if isinstance(path, io.BytesIO) else Path(path), manifest, arrays)
 
     @classmethod
-    def restore(cls, path: Path, problem: Problem, **options: Any) -> Self:
+    def restore(cls, path: Path | io.BytesIO, problem: Problem, **options: Any) -> Self:
         """The agent as it was saved, for the same problem; a bad file gives a StateFileError and nothing else."""
         from tether.agents import state_file
 
-        manifest, arrays = state_file.read(Path(path), cls.kind)
-        state_file.check_problem(Path(path), manifest.problem, problem)
+        manifest, arrays = state_file.read(path if isinstance(path, io.BytesIO) else Path(path), cls.kind)
+        state_file.check_problem(path, manifest.problem, problem)
         try:
             agent = cls.from_saved(problem, manifest.config, **options)
             keys = [state_file.decode_key(key) for key in manifest.keys]
@@ -871,6 +969,8 @@ class LeastSquaresAgent:
         self.costs, self.values = filled(self.costs, "costs", arrays), filled(self.values, "values", arrays)
         self.planned_growth = np.asarray(arrays["planned_growth"], dtype=np.float64)
         self.lost = np.asarray(arrays["lost"], dtype=np.int64)
+        if self.blocks is not None:
+            self.blocks.take({name: arrays[f"blocks.{name}"] for name in self.blocks.arrays()})
         if self.likelihoods is not None:
             self.likelihoods.trials = filled(self.likelihoods.trials, "trials", arrays)
             self._steer()

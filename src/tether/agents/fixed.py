@@ -7,24 +7,22 @@ import numpy as np
 from tether.agents.agent import LeastSquaresAgent, plain_rules
 from tether.agents.rslucb import mixture_of
 from tether.agents.slucb import SlucbConfig
-from tether.errors import InputError
 from tether.kernels.model import ENDED, ONLY_BASELINE, Plan, new_plan
 from tether.problem.action_sets import ActionSet
 from tether.problem.problem import KnownState, Problem
-from tether.records import Array, Mixture, State
+from tether.records import Array, Mixture, Origin, State
 
 
 class DefaultAction(LeastSquaresAgent):
-    """Plays a_0(s), always; its bound is the declared τ_h(s). It observes, and learns nothing about costs."""
+    """Plays a_0(s), always; its bound is the declared τ_h(s), NaN where unknown. It learns nothing about costs."""
 
     kind = "default-action"
     config_type = SlucbConfig
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
-        if problem.baseline_cost is None:
-            raise InputError("the default action is justified by its known cost alone: give Problem its baseline_cost.")
         config = (config or SlucbConfig(pooled=True)).settled(problem, mixes=self.mixes)
-        super().__init__(problem, config, plain_rules(problem, config), origins=("exact", "none"))
+        origin: Origin = "exact" if problem.baseline_cost is not None else "none"
+        super().__init__(problem, config, plain_rules(problem, config), origins=(origin, "none"))
 
     @property
     def watches_outcomes(self) -> bool:

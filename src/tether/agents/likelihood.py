@@ -89,6 +89,11 @@ class Likelihoods:
         for j in self.bounded:
             keep_fact(self.trials, self.cell(stage, j), phi_0, float(costs[j]), float(self.cost_error[j]))
 
+    def guess(self, stage: int) -> Array:
+        """γ̂ (K, d) of each bounded cost, which the next outcome will be guessed with."""
+        guess: Array = self.trials.fit[[self.cell(stage, j) for j in self.bounded]]
+        return guess
+
     def spread(self, j: int) -> float:
         """σ that steers plans: that of a yes/no cost with the mean of all outcomes so far, begun at τ."""
         cells = slice(j, None, self.constraints)

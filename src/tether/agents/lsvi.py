@@ -14,11 +14,12 @@ from tether.agents.agent import (
     checked_costs,
     checked_reward,
     plain_rules,
+    value_origin,
 )
 from tether.agents.outcome_order import CostOutcome
 from tether.errors import InputError
 from tether.problem.problem import KnownState, Problem
-from tether.records import Transition
+from tether.records import Origin, Transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +56,13 @@ class LsviUcb(LeastSquaresAgent):
             shapes = [shape] + ([(shape[0], shape[2])] if shape[1] == 1 else [])
             if gamma.shape not in shapes or not np.isfinite(gamma).all():
                 raise InputError(f"true_gamma must be finite with shape (H, M, d) = {shape}, but has {gamma.shape}.")
+            if any(problem.drift):
+                raise InputError(
+                    f"true_gamma is one γ*, but with drift = {max(problem.drift):g} there is none that stays."
+                )
             rules.known_gamma[:] = gamma.reshape(shape)
-        origins = (
-            "none" if true_gamma is None else "exact",
-            "theorem" if config.value_radius in ("theorem", "mixture") else "tuned",
-        )
-        super().__init__(problem, config, rules, origins=origins)  # type: ignore[arg-type]
+        origin: Origin = "none" if true_gamma is None else "exact"
+        super().__init__(problem, config, rules, origins=(origin, value_origin(config)))
 
     def adjusted(self, known: KnownState) -> KnownState:
         """The safe action's cost follows from γ* here; without γ* there is no constraint and it is 0."""

@@ -7,7 +7,7 @@ early waits until every decision before it has its outcome, or is said to have l
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ from tether.records import Array, StateKey
 class CostOutcome:
     """What one decision says of costs: φ (d,) of what was applied, and z (M,), None if it was lost.
 
-    `reward` and `key`, the state's, are for the tests of the assumptions; `key` is None where none are run.
+    `reward`, `key` (the state's, None where none are run) and `is_baseline` (a_0 was played) are for the tests of the
+    assumptions. `at` is the number of its decision, None where it has none.
     """
 
     step: int
@@ -29,15 +30,20 @@ class CostOutcome:
     cost: Array | None
     reward: float = 0.0
     key: StateKey | None = None
+    is_baseline: bool = False
+    at: int | None = None
 
 
 @dataclass(slots=True)
 class Expected:
-    """A decision whose turn has not come: step, φ (d,), when it was made (if known), and its outcome, if it is here."""
+    """A decision whose turn has not come: step, φ (d,), when it was made (if known), whether it is a_0, its number
+    (where costs drift), and its outcome, if it is here."""
 
     step: int
     feature: Array
     since: float | None
+    is_baseline: bool
+    at: int = 0
     outcome: CostOutcome | None = None
 
 
@@ -58,9 +64,17 @@ class OutcomeOrder:
     def _stage_of(self, step: int) -> int:
         return step if len(self._queues) > 1 else 0
 
-    def expect(self, id: Hashable, step: int, feature: Array, since: float | None = None) -> None:
+    def expect(
+        self,
+        id: Hashable,
+        step: int,
+        feature: Array,
+        since: float | None = None,
+        is_baseline: bool = False,
+        at: int = 0,
+    ) -> None:
         """A decision was made, after all those of its stage that were made before."""
-        self._queues[self._stage_of(step)][id] = Expected(step, feature, since)
+        self._queues[self._stage_of(step)][id] = Expected(step, feature, since, is_baseline, at)
 
     @property
     def open(self) -> dict[Any, int]:
@@ -113,13 +127,14 @@ class OutcomeOrder:
     def settle(self, id: Any, outcome: CostOutcome) -> list[CostOutcome]:
         """The outcome of an open decision has come; returns all that take effect now, in their order."""
         expected = self.expected(id)
-        expected.outcome = outcome
+        as_decided = expected.is_baseline and np.array_equal(outcome.feature, expected.feature)
+        expected.outcome = replace(outcome, is_baseline=as_decided)
         return _due(self._queues[self._stage_of(expected.step)])
 
     def lose(self, id: Any) -> list[CostOutcome]:
         """The outcome of an open decision will never come; returns all that take effect now, it among them."""
         expected = self.expected(id)
-        return self.settle(id, CostOutcome(expected.step, expected.feature, None))
+        return self.settle(id, CostOutcome(expected.step, expected.feature, None, at=expected.at))
 
     def withdraw(self, id: Any) -> list[CostOutcome]:
         """An open decision was never played, so it has no outcome; returns all that take effect now."""
@@ -135,7 +150,8 @@ class OutcomeOrder:
             if outcome is None:
                 return None
             cost, key = None if outcome.cost is None else outcome.cost.tolist(), encode_key(outcome.key)
-            return {"feature": outcome.feature.tolist(), "cost": cost, "reward": outcome.reward, "key": key}
+            told = {"cost": cost, "reward": outcome.reward, "key": key, "is_baseline": outcome.is_baseline}
+            return {"feature": outcome.feature.tolist(), **told}
 
         return [
             {
@@ -143,6 +159,8 @@ class OutcomeOrder:
                 "step": each.step,
                 "feature": each.feature.tolist(),
                 "since": each.since,
+                "is_baseline": each.is_baseline,
+                "at": each.at,
                 "outcome": saved(each.outcome),
             }
             for id, each in self._each()
@@ -159,13 +177,15 @@ class OutcomeOrder:
             return array
 
         for entry in entries:
-            step, outcome = int(entry["step"]), entry["outcome"]
-            self.expect(entry["id"], step, numbers(entry["feature"], dimension), entry["since"])
+            step, at, outcome = int(entry["step"]), int(entry["at"]), entry["outcome"]
+            safe = bool(entry["is_baseline"])
+            self.expect(entry["id"], step, numbers(entry["feature"], dimension), entry["since"], safe, at)
             if outcome is not None:
                 feature, key = numbers(outcome["feature"], dimension), decode_key(outcome["key"])
                 cost = None if outcome["cost"] is None else numbers(outcome["cost"], constraints)
                 reward = float(numbers([outcome["reward"]], 1)[0])
-                self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key)
+                safe = bool(outcome["is_baseline"])
+                self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key, safe, at)
 
 
 def _due(queue: OrderedDict[Any, Expected]) -> list[CostOutcome]:

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from tether.agents.agent import LeastSquaresAgent
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.mixture_plan import choose_mixture_alone, draw_row, make_mixture_plan
@@ -15,15 +16,59 @@ from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Bounded, Mixture, State
 
 
-class RslucbQvi(SlucbQvi):
-    """Randomised SLUCB-QVI. Needs no star-convex action sets; each bound is on the expected cost over its own coin.
+class MixingAgent(LeastSquaresAgent):
+    """An agent whose plan holds a mixture for every step and state, from which it draws.
 
     `rng` draws the actions and nothing else, one number per decision; it is saved and restored with the agent.
     """
 
-    kind = "rslucb-qvi"
     bounds: Bounded = "expected cost"
     mixes = True
+    rng: np.random.Generator
+
+    def played(
+        self, actions: ActionSet, plan: Plan, at: int, slot: int, coin: float | None
+    ) -> tuple[int, float, Mixture | None]:
+        """A draw from the mixture: one number, from the agent's own stream unless given, whatever the mixture."""
+        if not plan.mixture.shape[1]:
+            return super().played(actions, plan, at, slot, coin)
+        first = int(self.tables.start[slot]) if plan is self.current else 0
+        mixture = mixture_of(actions, plan.mixture[at, first : first + len(actions.endpoints)].copy())
+        row = int(draw_row(mixture.probabilities, actions.baseline, self._toss() if coin is None else coin))
+        return row, 0.0 if row < 0 else 1.0, mixture
+
+    def _toss(self) -> float:
+        """A number in [0, 1) for the next draw."""
+        return float(self.rng.random())
+
+    def planned_features(self, states: Iterable[State]) -> Array:
+        """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
+        self.register(states)
+        if self.plan_version < 0 or len(self.slots) > self.current.planned[0]:
+            self.make_plan()
+        features = np.empty((self.problem.horizon, len(self.slots), self.problem.dimension))
+        for slot, known in enumerate(self.known):
+            rows = self.current.mixture[:, self.tables.start[slot] : self.tables.start[slot + 1]]
+            features[:, slot] = [mixture_of(known.actions, row).mean_feature for row in rows]
+        return features[:, [self.slot_of(state) for state in states]]
+
+    def extras(self) -> dict[str, Any]:
+        """The state of the stream too."""
+        coin = self.rng.bit_generator.state
+        if coin["bit_generator"] != "PCG64":
+            raise InputError(f"only PCG64 generators can be saved, not {coin['bit_generator']}: use default_rng(seed).")
+        return {**super().extras(), "coin": coin}
+
+    def take_extras(self, extras: dict[str, Any]) -> None:
+        """The reverse of `extras`."""
+        super().take_extras(extras)
+        self.rng.bit_generator.state = extras["coin"]
+
+
+class RslucbQvi(MixingAgent, SlucbQvi):
+    """Randomised SLUCB-QVI. Needs no star-convex action sets; each bound is on the expected cost over its own coin."""
+
+    kind = "rslucb-qvi"
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None, *, rng: np.random.Generator) -> None:
         if problem.baseline_cost is None:
@@ -55,48 +100,10 @@ class RslucbQvi(SlucbQvi):
         choose_mixture_alone(self.costs, self.values, self.rules, tables, plan, scratch_for(tables), step)
         return plan
 
-    def played(
-        self, actions: ActionSet, plan: Plan, at: int, slot: int, coin: float | None
-    ) -> tuple[int, float, Mixture | None]:
-        """A draw from the mixture: one number, from the agent's own stream unless given, whatever the mixture."""
-        if not plan.mixture.shape[1]:
-            return super().played(actions, plan, at, slot, coin)
-        first = int(self.tables.start[slot]) if plan is self.current else 0
-        mixture = mixture_of(actions, plan.mixture[at, first : first + len(actions.endpoints)].copy())
-        row = int(draw_row(mixture.probabilities, actions.baseline, self._toss() if coin is None else coin))
-        return row, 0.0 if row < 0 else 1.0, mixture
-
-    def _toss(self) -> float:
-        """A number in [0, 1) for the next draw."""
-        return float(self.rng.random())
-
-    def planned_features(self, states: Iterable[State]) -> Array:
-        """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""
-        self.register(states)
-        if self.plan_version < 0 or len(self.slots) > self.current.planned[0]:
-            self.make_plan()
-        features = np.empty((self.problem.horizon, len(self.slots), self.problem.dimension))
-        for slot, known in enumerate(self.known):
-            rows = self.current.mixture[:, self.tables.start[slot] : self.tables.start[slot + 1]]
-            features[:, slot] = [mixture_of(known.actions, row).mean_feature for row in rows]
-        return features[:, [self.slot_of(state) for state in states]]
-
     @classmethod
     def from_saved(cls, problem: Problem, config: dict[str, Any], **options: Any) -> Self:
         """A fresh agent; its stream is restored from the file."""
         return super().from_saved(problem, config, **{"rng": np.random.default_rng(0), **options})
-
-    def extras(self) -> dict[str, Any]:
-        """The state of the stream too."""
-        coin = self.rng.bit_generator.state
-        if coin["bit_generator"] != "PCG64":
-            raise InputError(f"only PCG64 generators can be saved, not {coin['bit_generator']}: use default_rng(seed).")
-        return {**super().extras(), "coin": coin}
-
-    def take_extras(self, extras: dict[str, Any]) -> None:
-        """The reverse of `extras`."""
-        super().take_extras(extras)
-        self.rng.bit_generator.state = extras["coin"]
 
 
 def mixture_of(actions: ActionSet, probabilities: Array) -> Mixture:

@@ -6,7 +6,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from tether.agents.agent import Fact, LeastSquaresAgent, LeastSquaresConfig, checked_costs, plain_rules
+from tether.agents.agent import (
+    Fact,
+    LeastSquaresAgent,
+    LeastSquaresConfig,
+    checked_costs,
+    plain_rules,
+    value_origin,
+)
 from tether.agents.outcome_order import CostOutcome
 from tether.errors import AssumptionError, InputError
 from tether.kernels.model import (
@@ -18,6 +25,7 @@ from tether.kernels.model import (
     KNOWN,
     MEASURED,
     MIXTURE,
+    MOVING,
     PAPER,
     PLAIN,
     SMALLEST,
@@ -56,11 +64,12 @@ class SlucbConfig(LeastSquaresConfig):
             "unseen" is 2H√λ: a unit feature in a direction that was never seen gets a bonus of 2H, and what was seen is
             soon taken at its estimate.
             "theorem" is the paper's c_β dH√log(dT/δ). "mixture", for bandits (H = 1) alone, is a confidence radius of
-            the reward regression that follows the data (docs/theory.md section 11). Anything else counts as tuned.
+            the reward regression that follows the data (docs/theory.md section 11). A number counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².
         value_ridge: λ of the value regression; "cost" takes that of the cost regression.
         condition_on: which known safe costs are remembered as facts about γ*. "visited": those of every (h, s) with an
             outcome. "state": none but τ_h(s) where one stands, as in the paper. "all": those of every listed state.
+            Where costs drift, "visited" is "state".
         unknown_cost: what to do when τ_h(s) is unknown: "certified" never conditions, "appendix" is the paper's
             warm-up rule (needs `episodes`).
         backup: "tables" keeps the candidates of every known state, for states that come back; "lean" keeps Σφ by next
@@ -104,16 +113,17 @@ def expected_noise(problem: Problem) -> tuple[float, ...]:
 def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rules:
     """The rules of Algorithms 1 and 2."""
     m, known, error = problem.constraints, problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
-    misfit = np.array(problem.misfit)
+    misfit, drifts = np.array(problem.misfit), any(problem.drift)
     radius, kappa = config.cost_radius, config.kappa
+    kind = RADII[radius] if isinstance(radius, str) else TUNED
     return plain_rules(
         problem,
         config,
         cost_ridge,
         explorer=EXPLORERS[config.explorer],
         conditioning=KNOWN if known and problem.is_exact else MEASURED,
-        memory=MEMORY[config.condition_on] if known else STATE,
-        radius_kind=RADII[radius] if isinstance(radius, str) else TUNED,
+        memory=MEMORY[config.condition_on] if known and not drifts else STATE,
+        radius_kind=MOVING if drifts and kind == SMALLEST else kind,
         reduces_radius=config.explorer != "paper" and not all(problem.bounded),  # a guess raises no alarm
         cost_error=error if known else np.full(m, np.inf),
         misfit=misfit,
@@ -124,6 +134,21 @@ def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rul
         warms_up=not known and config.unknown_cost == "appendix",
         known_gamma=np.zeros((0, m, problem.dimension)),
     )
+
+
+def check_drift(problem: Problem, config: SlucbConfig) -> None:
+    """What does not go with costs that drift is refused: it rests on a γ* that stands still."""
+    rho = max(problem.drift)
+    if config.condition_on == "all":
+        raise InputError(
+            f"condition_on='all' takes every declared safe cost for a fact for ever, but with drift = {rho:g} it is "
+            "one when it is declared. Use condition_on='visited' or 'state': both use that of the present state."
+        )
+    if config.cost_radius == "mixture":
+        raise InputError(
+            f"cost_radius='mixture' is proven for a γ* that stands still, but drift = {rho:g}. Use 'theorem' or "
+            "'classical'."
+        )
 
 
 def all_facts(problem: Problem) -> list[KnownState]:
@@ -152,6 +177,8 @@ class SlucbQvi(LeastSquaresAgent):
         config = (config or SlucbConfig()).settled(problem, mixes=self.mixes)
         default = default_cost_ridge(expected_noise(problem), problem.gamma_norm, problem.dimension)
         cost_ridge = default if config.cost_ridge is None else config.cost_ridge
+        if any(problem.drift):
+            check_drift(problem, config)
         rules = slucb_rules(problem, config, cost_ridge)
         if rules.warms_up and not config.episodes:
             raise InputError("unknown_cost='appendix' uses log K: set episodes=K in the configuration.")
@@ -162,7 +189,7 @@ class SlucbQvi(LeastSquaresAgent):
             cost_ridge=cost_ridge,
             origins=(
                 "theorem" if isinstance(config.cost_radius, str) else "tuned",
-                "theorem" if config.value_radius in ("theorem", "mixture") else "tuned",
+                value_origin(config),
             ),
         )
         self.warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}  # rounds and Σz of a_0 at (h, s)

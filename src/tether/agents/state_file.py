@@ -10,6 +10,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -61,8 +62,8 @@ class Manifest(BaseModel):
         return self
 
 
-def write(path: Path, manifest: dict[str, Any], arrays: Arrays) -> None:
-    """Write everything into one file; a crash leaves the old file or the new one."""
+def write(path: Path | io.BytesIO, manifest: dict[str, Any], arrays: Arrays) -> None:
+    """Write everything into one file; a crash leaves the old file or the new one. It may be one in memory."""
     contents = {name: _to_bytes(array) for name, array in arrays.items()}
     full = {
         "format": FORMAT,
@@ -74,7 +75,10 @@ def write(path: Path, manifest: dict[str, Any], arrays: Arrays) -> None:
     }
     text = json.dumps(full, indent=1, sort_keys=True).encode()
     try:
-        with written_whole(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with (
+            written_whole(path) if isinstance(path, Path) else nullcontext(path) as file,
+            zipfile.ZipFile(file, "w") as archive,
+        ):
             archive.writestr(MANIFEST, text)
             archive.writestr(MANIFEST_HASH, hashlib.sha256(text).hexdigest())
             for name, data in contents.items():
@@ -83,7 +87,7 @@ def write(path: Path, manifest: dict[str, Any], arrays: Arrays) -> None:
         raise StateFileError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
-def read(path: Path, kind: str) -> tuple[Manifest, Arrays]:
+def read(path: Path | io.BytesIO, kind: str) -> tuple[Manifest, Arrays]:
     """The manifest and the arrays of an agent of this kind, after every hash was checked."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -132,6 +136,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "baseline_cost_known": problem.baseline_cost is not None,
         "baseline_cost_error": list(problem.baseline_cost_error),
         "misfit": list(problem.misfit),
+        "drift": list(problem.drift),
         "reward_noise": float(problem.reward_noise),
         "limit": problem.limit,
         "exceedance": float(problem.exceedance),
@@ -139,10 +144,11 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "feature_norm": float(problem.feature_norm),
         "lost": problem.lost,
         "cost_range": None if problem.cost_range is None else [list(pair) for pair in problem.cost_range],
+        "version": problem.version,
     }
 
 
-def check_problem(path: Path, saved: dict[str, Any], problem: Problem) -> None:
+def check_problem(path: object, saved: dict[str, Any], problem: Problem) -> None:
     """Refuse a state that was learned on another problem: its bounds would certify nothing here."""
     here = fingerprint(problem)
     for name, value in here.items():
@@ -228,6 +234,12 @@ def check_arrays(fresh: Arrays, saved: Arrays, states: int) -> None:
         values = np.asarray(saved[name], dtype=np.float64)
         if not ((values >= 0) & (values <= most)).all():
             raise InputError(f"{name!r} leaves its range, 0 to {most}")
+    if "blocks.used" in fresh:
+        used, first = np.asarray(saved["blocks.used"], dtype=np.int64), fresh["blocks.used"]
+        each = len(fresh["blocks.number"]) // len(first)
+        numbers = [np.asarray(saved[f"blocks.{name}"], dtype=np.float64) for name in ("number", "ages", "updates")]
+        if not ((used // each == np.arange(len(first))).all() and all((array >= -1.0).all() for array in numbers)):
+            raise InputError("its blocks of outcomes are not such as an agent keeps")
     if "trials.atoms" in fresh:
         check_trials(saved)
     planned = np.asarray(saved["plan.row"], dtype=np.int64)[:, :states]

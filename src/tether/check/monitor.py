@@ -1,21 +1,24 @@
-"""Monitor: anytime-valid tests of the cost model, online. It ever raises a false alarm with probability <= level.
+"""Monitor: anytime-valid tests of the cost model and of the safe action, online.
+
+It ever raises a false alarm with probability <= level.
 
 The model is "z = ⟨γ*, x⟩ + ε, ‖γ*‖ <= B, ε conditionally σ-sub-Gaussian". For a fixed tilt (a, b) and a feature q that
 is known before ε is seen, Π exp((⟨a, x⟩ + bq)ε − ½(⟨a, x⟩ + bq)²) is a supermartingale (costs in units of σ). Mixing
 over a ~ N(0, I/ℓ) and b ~ N(0, 1/ρ) keeps that. ε is not seen, but ε(γ) = z − ⟨γ, x⟩ is, for each γ: the *least* value
 over all γ in the ball never exceeds the value at γ*, so by Ville's inequality it reaches 1/δ with probability at most
 δ, at whatever time one looks. docs/check.md has the algebra. Where costs were declared to be linear up to a misfit,
-each test's length loses √(Σε²) first (docs/theory.md section 12): the tests then look for more than was declared.
+each test's length loses √(Σε²) first (docs/theory.md section 12): the tests then look for more than was declared. So
+it does where they were declared to drift (section 13); once that leaves too little, a step's tests start anew.
 """
 
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass, fields
-from math import inf, isfinite, log
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf, isfinite, log, pi, sqrt
 from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
-from scipy.special import betainc, betaln
+from scipy.special import betainc, betaln, log_ndtr
 
 from tether.errors import InputError, StateFileError
 from tether.problem.problem import Problem
@@ -172,7 +175,7 @@ class Alternatives:
         extra[at : at + self.columns] = (fitted @ x) ** 2
         if key is not None:
             at += self.columns
-            extra[at + crc32(repr(key).encode("utf-8", "surrogatepass")) % BUCKETS] = 1.0
+            extra[at + group_of(key)] = 1.0
         return extra
 
 
@@ -193,6 +196,20 @@ def loss_evidence(losses: Array) -> Array:
     return log_e
 
 
+# Whether the safe action is safe.
+
+
+def excess_evidence(total: Array, count: Array) -> Array:
+    """log e-value that terms of mean <= 0 have a positive one: total Σx and count n, (...,) -> (...,).
+
+    x is 1-sub-Gaussian around its mean. Mixing exp(λΣx − ½nλ²) over λ > 0 from a halved N(0, 1/ρ) gives
+    2√(ρ/(n+ρ)) exp(S²/2(n+ρ)) Φ(S/√(n+ρ)), a supermartingale however the means change; then the mean over ρ.
+    """
+    size = count[..., None] + SCALES
+    z = total[..., None] / np.sqrt(size)
+    return log_mean(log(2.0) - 0.5 * np.log(size / SCALES) + 0.5 * z * z + log_ndtr(z))
+
+
 # What the online tests remember of one step h: sums, and copies of some of them from earlier times.
 
 FIRST_MARK, MARKS = 16, 6
@@ -205,8 +222,75 @@ EARLY = 0.1
 """λ of the estimates that only serve to choose what is tested next."""
 
 
+class Saved:
+    """Arrays in the fields of a dataclass that go to JSON and come back exactly."""
+
+    def to_json(self) -> dict[str, str]:
+        """Every array as base64 of its little-endian bytes: exact."""
+        return {name: b64encode(array.astype("<f8").tobytes()).decode() for name, array in self._arrays()}
+
+    def take_json(self, saved: dict[str, Any]) -> None:
+        """The reverse of `to_json`, into arrays of the same shape."""
+        for name, array in self._arrays():
+            try:
+                read = np.frombuffer(b64decode(saved[name], validate=True), dtype="<f8").astype(np.float64)
+            except (KeyError, TypeError, ValueError) as error:
+                raise StateFileError(f"the saved monitor's {name!r} cannot be read: {error!r}.") from error
+            if read.size != array.size:
+                raise StateFileError(f"the saved monitor's {name!r} has {read.size} numbers, not {array.size}.")
+            setattr(self, name, read.reshape(array.shape))
+        counts: Array = vars(self)["counts"]
+        if not (np.isfinite(counts).all() and (counts >= 0.0).all() and (counts % 1.0 == 0.0).all()):
+            raise StateFileError(f"the saved monitor's counts are {counts.tolist()}: they must be whole numbers.")
+
+    def _arrays(self) -> list[tuple[str, Array]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]  # type: ignore[arg-type]
+
+
 @dataclass
-class Sums:
+class SafePlays(Saved):
+    """Outcomes of the safe action, all together and in groups of states: how many, and Σ(z − τ)/σ.
+
+    That a_0 costs at most τ is claimed of every step and state, so one test may pool them all: Σ is then the sum of
+    terms of mean at most 0. Half the weight is on the sum over all, half on groups of states, where one may be worse.
+    """
+
+    counts: Array  # n, over all and per group (1 + 16,)
+    excess: Array  # Σ(z − τ)/σ (M, 1 + 16)
+
+    @classmethod
+    def none(cls, constraints: int) -> Self:
+        """Nothing seen yet."""
+        return cls(np.zeros(1 + BUCKETS), np.zeros((constraints, 1 + BUCKETS)))
+
+    def add(self, excess: Array, key: StateKey | None) -> None:
+        """One outcome: (z − τ)/σ (M,), and the state's key if it is known."""
+        for place in (0, 1 + group_of(key)) if key is not None else (0,):
+            self.counts[place] += 1.0
+            self.excess[:, place] += excess
+
+    def evidence(self) -> Array:
+        """log e-value that a_0 costs more than τ, (M,)."""
+        each = excess_evidence(self.excess, self.counts)
+        both: Array = np.logaddexp(each[:, 0], log_mean(each[:, 1:])) - log(2.0)
+        return both
+
+    def where(self, constraint: int) -> str:
+        """The strongest evidence in words: by how many σ, over how many outcomes."""
+        place = int(excess_evidence(self.excess[constraint], self.counts).argmax())
+        mean = self.excess[constraint, place] / self.counts[place]
+        return f"{mean:.3g} σ on average over {self.counts[place]:.0f} outcomes of it" + (
+            " in one group of states" if place else ""
+        )
+
+
+def group_of(key: StateKey) -> int:
+    """Which of the groups of states a state belongs to."""
+    return crc32(repr(key).encode("utf-8", "surrogatepass")) % BUCKETS
+
+
+@dataclass
+class Sums(Saved):
     """Sums over n observations (x, q, z): x in R^d with ‖x‖ <= 1, q the extra features (p,), z the columns (C,) over σ.
 
     A leading 1 is put before x, so that `gram` holds n and Σx too. Of each q only q − Px is used, where P is what was
@@ -227,6 +311,7 @@ class Sums:
     mark_moment: Array  # (6, C, d+1)
     losses: Array  # pairs of which the dearer, and of which the cheaper decision lost its cost (C, 2)
     neighbour: Array  # the first of the next pair: its predicted costs, 1 if it was lost, 1 if there is one (C + 2,)
+    times: Array  # mean m of the decisions' numbers, Σ(number − m)², and how often the sums began anew (3,)
 
     @classmethod
     def empty(cls, dimension: int, columns: int, extras: int) -> Self:
@@ -234,7 +319,7 @@ class Sums:
         d, c, p = dimension, columns, extras
         shapes = ((3,), (d + 1, d + 1), (c, d + 1), (c,), (p,), (p, d), (c, p), (p, d), (p, d), (c, d))
         marks = (MARKS, d + 1, d + 1), (MARKS, c, d + 1)
-        sums = cls(*(np.zeros(shape) for shape in (*shapes, *marks, (c, 2), (c + 2,))))
+        sums = cls(*(np.zeros(shape) for shape in (*shapes, *marks, (c, 2), (c + 2,), (3,))))
         sums.counts[1] = LOOK_EVERY + d // 4
         return sums
 
@@ -249,8 +334,8 @@ class Sums:
         made = int(self.counts[2])
         return range(max(made - MARKS, 0), made)
 
-    def add(self, x: Array, extra: Array, z: Array) -> None:
-        """One observation: x (d,), q (p,), z (C,)."""
+    def add(self, x: Array, extra: Array, z: Array, at: float) -> None:
+        """One observation, of decision number `at`: x (d,), q (p,), z (C,)."""
         led = np.concatenate(([1.0], x))
         self.gram += led[:, None] * led
         self.moment += z[:, None] * led
@@ -261,6 +346,9 @@ class Sums:
         self.extra_cross += rest[:, None] * x
         self.extra_moment += z[:, None] * rest
         self.counts[0] += 1.0
+        off = at - self.times[0]
+        self.times[0] += off / self.counts[0]
+        self.times[1] += off * (at - self.times[0])
         if self.counts[0] == FIRST_MARK * 2.0 ** self.counts[2]:
             self.mark_gram = np.concatenate((self.mark_gram[1:], self.gram[None]))
             self.mark_moment = np.concatenate((self.mark_moment[1:], self.moment[None]))
@@ -292,32 +380,25 @@ class Sums:
         pause = LOOK_EVERY + len(shrunk) // 4 + self.count // LOOK_SHARE
         self.counts[1] = self.counts[0] + pause
 
-    def to_json(self) -> dict[str, str]:
-        """Every array as base64 of its little-endian bytes: exact."""
-        return {name: b64encode(array.astype("<f8").tobytes()).decode() for name, array in self._arrays()}
-
-    def take_json(self, saved: dict[str, Any]) -> None:
-        """The reverse of `to_json`, into sums of the same shape."""
-        for name, array in self._arrays():
-            try:
-                read = np.frombuffer(b64decode(saved[name], validate=True), dtype="<f8").astype(np.float64)
-            except (KeyError, TypeError, ValueError) as error:
-                raise StateFileError(f"the saved monitor's {name!r} cannot be read: {error!r}.") from error
-            if read.size != array.size:
-                raise StateFileError(f"the saved monitor's {name!r} has {read.size} numbers, not {array.size}.")
-            setattr(self, name, read.reshape(array.shape))
-        if not (np.isfinite(self.counts).all() and (self.counts >= 0.0).all() and (self.counts % 1.0 == 0.0).all()):
-            raise StateFileError(f"the saved monitor's counts are {self.counts.tolist()}: they must be whole numbers.")
-
-    def _arrays(self) -> list[tuple[str, Array]]:
-        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+    def forget(self) -> None:
+        """Begin anew, but for the pairs that tell of losses: they do not rest on a γ* that stands still."""
+        kept = {"losses": self.losses, "neighbour": self.neighbour, "times": np.array([0.0, 0.0, self.times[2] + 1.0])}
+        fresh = type(self).empty(self.gram.shape[0] - 1, *self.extra_moment.shape)
+        for name, array in fresh._arrays():
+            setattr(self, name, kept.get(name, array))
 
 
 # The monitor itself.
 
-FORMAT = "tether-monitor-2"
-SHARES = {"noise": 0.2, "norm": 0.1, "shape": 0.35, "drift": 0.25, "loss": 0.1}
-"""How the level is divided among the tests."""
+FORMAT = "tether-monitor-3"
+SHARES = {"noise": 0.2, "norm": 0.1, "shape": 0.35, "drift": 0.25, "loss": 0.05}
+"""How the level is divided among the tests of each step."""
+
+SAFE_SHARE = 0.05
+"""What is left of it for the one test of the safe action's own cost."""
+
+FORGET = 0.25
+"""Where costs drift, sums begin anew once drift may explain this part of the noise's length, √n."""
 
 LARGEST = 1e300
 """Stands for evidence that is not finite: JSON has no infinity."""
@@ -332,6 +413,8 @@ MESSAGES = {
     "loss": "costs get lost more often where higher ones are expected: of two neighbouring decisions of which one lost "
     "its cost, it was the dearer one in {lost}, so what is left is biased. Find out why, or declare lost='worst-case' "
     "with a cost_range and start anew",
+    "safe": "the safe action itself costs more than τ, by {where}. Name a safer action or raise τ: to play a_0 is no "
+    "way out",
     "numbers": "the sums behind the tests are no longer finite. Look for absurd costs",
 }
 
@@ -349,9 +432,10 @@ class Alarm:
     limit: float
     observations: int
     constraint: int
+    name: str = ""  # what people call that cost
 
     def __str__(self) -> str:
-        what = "the reward" if self.constraint < 0 else f"cost {self.constraint}"
+        what = "the reward" if self.constraint < 0 else self.name or f"cost {self.constraint}"
         return (
             f"{self.test} test of {what}: {self.message} (log evidence {self.evidence:.1f} >= {self.limit:.1f} "
             f"after {self.observations} observations)."
@@ -359,7 +443,8 @@ class Alarm:
 
 
 class Monitor:
-    """Watches whether costs stay linear in the features, with ‖γ*‖ <= B and σ-sub-Gaussian noise, and without drift.
+    """Watches whether costs stay linear in the features, with ‖γ*‖ <= B and σ-sub-Gaussian noise, and without drift;
+    and whether the safe action costs at most τ.
 
     Attributes:
         problem: whose σ, B and limit on ‖φ‖ are tested.
@@ -391,14 +476,18 @@ class Monitor:
             raise InputError("trip_on_reward needs reward_noise: 0.5 is enough for rewards in [0, 1].")
         self.problem, self.pooled = problem, bool(pooled)
         self.reward_noise, self.trip_on_reward = reward_noise, bool(trip_on_reward)
-        noise, norm, misfit = list(problem.noise), list(problem.gamma_norm), list(problem.misfit)
+        noise, norm, misfit, drift = (
+            list(each) for each in (problem.noise, problem.gamma_norm, problem.misfit, problem.drift)
+        )
         if reward_noise is not None:
             noise.append(float(reward_noise))
             norm.append(float(np.sqrt(problem.dimension)))  # ‖θ*‖ <= √d: Assumption 4
             misfit.append(0.0)
+            drift.append(0.0)
         self._noise: Array = np.array(noise)
         self._bound: Array = np.array(norm) * problem.feature_norm / self._noise
         self._misfit: Array = np.array(misfit) / self._noise
+        self._drift: Array = np.array(drift) * problem.feature_norm * (1.0 + 1e-6) / self._noise
         self._extras = Alternatives(problem.dimension, len(noise))
         self._names = self._extras.names()
         self.resets: list[str] = []
@@ -408,6 +497,7 @@ class Monitor:
         stages = 1 if self.pooled else int(self.problem.horizon)
         sizes = (self.problem.dimension, len(self._noise), self._extras.count)
         self._sums = [Sums.empty(*sizes) for _ in range(stages)]
+        self._safe = SafePlays.none(self.problem.constraints)
         self.alarm: Alarm | None = None
         self.warning: Alarm | None = None
 
@@ -417,16 +507,30 @@ class Monitor:
         return log(len(self._sums) * (self.problem.constraints + self.trip_on_reward) / self.level)
 
     @property
+    def safe_limit(self) -> float:
+        """The same for the test of the safe action's own cost, which pools all steps."""
+        return log((self.problem.constraints + self.trip_on_reward) / self.level)
+
+    @property
     def observations(self) -> int:
         """Outcomes with a measured cost so far."""
         return sum(sums.count for sums in self._sums)
 
     def observe(
-        self, step: int, feature: Array, cost: Array | None, reward: float = 0.0, state: StateKey | None = None
+        self,
+        step: int,
+        feature: Array,
+        cost: Array | None,
+        reward: float = 0.0,
+        state: StateKey | None = None,
+        is_baseline: bool = False,
+        at: int | None = None,
     ) -> None:
         """Take one outcome into account: feature (d,), cost (M,), or None if it was lost (was that by chance?).
 
-        `state`, a hashable key, lets the tests see costs that depend on the state beyond its features.
+        `state`, a hashable key, lets the tests see costs that depend on the state beyond its features. `is_baseline`
+        says that a_0 was played, whose own cost is then tested against τ. `at` is the number of its decision, for costs
+        that drift; without it, every decision is said to have an outcome here.
         """
         if cost is None:
             sums = self._sums[0 if self.pooled else int(step)]
@@ -440,14 +544,23 @@ class Monitor:
         if not 0 <= step < self.problem.horizon:
             raise InputError(f"step must lie in 0..{self.problem.horizon - 1}, but is {step!r}.")
         sums = self._sums[0 if self.pooled else int(step)]
+        if is_baseline:
+            self._look_at_safe_action(z, state)
         if self.reward_noise is not None:
             z = np.append(z, reward)
         x = x / self.problem.feature_norm
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm at the next look
             sums.close(x, lost=False)
-            sums.add(x, self._extras.of(x, sums.fitted, state), z / self._noise)
+            sums.add(
+                x,
+                self._extras.of(x, sums.fitted, state),
+                z / self._noise,
+                float(sums.count * len(self._sums) if at is None else at),
+            )
             if sums.is_due:
                 self._look(sums)
+                if (self._drift * sqrt(sums.times[1] / sums.count)).max() > FORGET:
+                    sums.forget()
 
     def look(self) -> None:
         """Compute the evidence now, whether it is due or not. Looking more often does not harm its validity."""
@@ -458,10 +571,12 @@ class Monitor:
     def evidence(self) -> list[dict[str, float]]:
         """log e-value of each test, the largest over the steps: one entry per cost (and the reward, last)."""
         tables = [self._tables(sums)[0] for sums in self._sums if sums.count]
-        names = list(SHARES)
+        names = [*SHARES, "safe"]
         if not tables:
             return [dict.fromkeys(names, 0.0) for _ in self._noise]
-        largest = np.max(tables, axis=0)
+        safe = np.full((1, len(self._noise)), -inf)
+        safe[0, : self.problem.constraints] = self._safe.evidence() + log(SAFE_SHARE)
+        largest = np.concatenate((np.max(tables, axis=0), safe))
         return [{name: float(largest[i, c]) for i, name in enumerate(names)} for c in range(len(self._noise))]
 
     def reset(self, why: str) -> None:
@@ -469,32 +584,47 @@ class Monitor:
         self.resets.append(f"{why} (after: {self.alarm or self.warning or 'no alarm'})")
         self._start()
 
+    def _limit_of(self, sums: Sums) -> float:
+        """The limit for one step, whose j-th start has the part 6/(π²j²) of the level where costs drift."""
+        return self.limit + (log(pi**2 / 6.0 * (sums.times[2] + 1.0) ** 2) if self._drift.any() else 0.0)
+
     def _look(self, sums: Sums) -> None:
         """Compare the evidence of one step with the limit."""
+        limit = self._limit_of(sums)
         finite = all(np.isfinite(array).all() for array in (sums.gram, sums.moment, sums.square, sums.extra_moment))
         if not finite:
-            self._note(Alarm("numbers", MESSAGES["numbers"], LARGEST, self.limit, sums.count, 0))
+            self._note(Alarm("numbers", MESSAGES["numbers"], LARGEST, limit, sums.count, 0))
             return
         tables, spectrum, details = self._tables(sums)
         for column in range(len(self._noise)):
             total = float(np.logaddexp.reduce(tables[:, column]))
-            if total < self.limit:
+            if total < limit:
                 continue
             test = list(SHARES)[int(tables[:, column].argmax())]
             message = MESSAGES[test].format(**{name: words[column] for name, words in details.items()})
             constraint = column if column < self.problem.constraints else -1
             evidence = total if total < LARGEST else LARGEST  # NaN too: what cannot be computed does not reassure
-            self._note(Alarm(test, message, evidence, self.limit, sums.count, constraint))
+            self._note(Alarm(test, message, evidence, limit, sums.count, constraint))
         sums.looked(spectrum)
 
     def _look_at_losses(self, sums: Sums) -> None:
         """After a loss, as pairs are cheap to count: there may be nothing else to look at."""
         if self.problem.lost == "at-random":
-            evidence = loss_evidence(sums.losses) + log(SHARES["loss"])
+            evidence, limit = loss_evidence(sums.losses) + log(SHARES["loss"]), self._limit_of(sums)
             for column in range(self.problem.constraints):
-                if evidence[column] >= self.limit:
+                if evidence[column] >= limit:
                     message = MESSAGES["loss"].format(lost=self._lost_words(sums, column))
-                    self._note(Alarm("loss", message, float(evidence[column]), self.limit, sums.count, column))
+                    self._note(Alarm("loss", message, float(evidence[column]), limit, sums.count, column))
+
+    def _look_at_safe_action(self, cost: Array, state: StateKey | None) -> None:
+        """Count an outcome of a_0, and compare the evidence that it costs more than τ with its limit."""
+        tau, count = np.array(self.problem.threshold), self.problem.constraints
+        self._safe.add(np.where(np.isfinite(tau), cost - tau, 0.0) / self._noise[:count], state)
+        evidence = self._safe.evidence() + log(SAFE_SHARE)
+        for column in map(int, np.flatnonzero(~(evidence < self.safe_limit))):
+            message, plays = MESSAGES["safe"].format(where=self._safe.where(column)), int(self._safe.counts[0])
+            found = float(evidence[column]) if evidence[column] < LARGEST else LARGEST
+            self._note(Alarm("safe", message, found, self.safe_limit, plays, column))
 
     @staticmethod
     def _lost_words(sums: Sums, column: int) -> str:
@@ -502,14 +632,18 @@ class Monitor:
         return f"{dearer:.0f} of {dearer + cheaper:.0f} pairs"
 
     def _note(self, alarm: Alarm) -> None:
-        if alarm.constraint >= 0 or self.trip_on_reward:
-            self.alarm = self.alarm or alarm
+        if self.problem.names.constraints and alarm.constraint >= 0:
+            alarm = replace(alarm, name=self.problem.names.constraint(alarm.constraint))
+        if self.alarm is None and (alarm.constraint >= 0 or self.trip_on_reward):
+            self.alarm = alarm
+        elif alarm.test == "safe" and self.alarm is not None and self.alarm.test != "safe":
+            self.alarm = alarm  # after any other alarm a_0 is played, and now that is no way out
         if alarm.constraint < 0:
             self.warning = self.warning or alarm
 
     def _tables(self, sums: Sums) -> tuple[Array, Spectrum, dict[str, list[str]]]:
         """log(share × e-value) of each test and column (4, C), and what the largest parts point at."""
-        bias = self._misfit * np.sqrt(sums.count)
+        bias = self._misfit * np.sqrt(sums.count) + self._drift * np.sqrt(sums.times[1])
         spectrum = spectrum_of(sums.gram[1:, 1:], sums.moment[:, 1:], sums.square, self._bound, bias)
         cross, square, moment = [sums.extra_cross], [sums.extra_square], [sums.extra_moment]
         marks = sums.marks
@@ -546,6 +680,7 @@ class Monitor:
             "settings": self._settings(),
             "problem": self._fingerprint(),
             "sums": [sums.to_json() for sums in self._sums],
+            "safe": self._safe.to_json(),
             "alarm": asdict(self.alarm) if self.alarm else None,
             "warning": asdict(self.warning) if self.warning else None,
             "resets": list(self.resets),
@@ -564,6 +699,7 @@ class Monitor:
                 )
             for sums, entry in zip(monitor._sums, saved["sums"], strict=True):
                 sums.take_json(entry)
+            monitor._safe.take_json(saved["safe"])
             monitor.alarm = Alarm(**saved["alarm"]) if saved["alarm"] else None
             monitor.warning = Alarm(**saved["warning"]) if saved["warning"] else None
             monitor.resets = [str(why) for why in saved["resets"]]
@@ -582,4 +718,6 @@ class Monitor:
     def _fingerprint(self) -> dict[str, Any]:
         p = self.problem
         numbers = {"horizon": int(p.horizon), "dimension": int(p.dimension), "feature_norm": float(p.feature_norm)}
-        return {**numbers, "noise": list(p.noise), "gamma_norm": list(p.gamma_norm), "misfit": list(p.misfit)}
+        lists = {"threshold": p.threshold, "noise": p.noise, "gamma_norm": p.gamma_norm, "misfit": p.misfit}
+        lists["drift"] = p.drift
+        return numbers | {name: list(values) for name, values in lists.items()}

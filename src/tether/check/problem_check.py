@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tether.check.estimates import estimates
+from tether.check.later import later_effects
 from tether.check.logs import Log, as_log
-from tether.check.monitor import MESSAGES, SCALES, SHARES, Monitor, log_mean
+from tether.check.monitor import MESSAGES, SCALES, Monitor, log_mean
 from tether.check.report import Finding, Report, judged, unknown
 from tether.errors import InputError, TetherError
 from tether.kernels.bound import examine, fit_costs, limit_lengths
-from tether.kernels.model import ADAPTIVE, BEST, KNOWN, MEASURED, SMALLEST, VISITED, Rules, new_plan
+from tether.kernels.model import ADAPTIVE, BEST, KNOWN, MEASURED, MOVING, SMALLEST, STATE, VISITED, Rules, new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.radius import cost_radius, default_cost_ridge
 from tether.kernels.ridge import Costs, new_costs, new_values, project_rows, refresh_spectrum, remember
 from tether.problem.action_sets import NORM_TOLERANCE, ActionSet, FiniteActions, StarActions
-from tether.problem.problem import Problem
+from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State
 
 UNKNOWABLE = (
@@ -145,6 +147,7 @@ def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Findi
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
         *misfits(problem, seen),
+        *drifts(problem, seen),
         limited(problem, seen, randomised),
         star_convex(seen, randomised),
         directions(seen, randomised),
@@ -249,6 +252,23 @@ def misfits(problem: Problem, seen: Survey) -> list[Finding]:
     return [judged(name, not tight, evidence, "better features (a smaller ε), a larger τ, or a cheaper safe action")]
 
 
+def drifts(problem: Problem, seen: Survey) -> list[Finding]:
+    """Section 13: while the shortest of its blocks fills, a cost must not move by all that there is under τ."""
+    if not any(problem.drift):
+        return []
+    windows, rho = problem.windows(problem.horizon), np.asarray(problem.drift)
+    name, moved = "A1: the drift ρ leaves room under τ", windows[0] * problem.feature_norm * rho  # (M,)
+    evidence = (
+        f"γ* may move by ρ = {_numbers(rho)} per decision: your word, no log shows how fast costs will drift. Bounds "
+        f"rest on the last {windows[0]} to {2 * windows[-1]} decisions; within {windows[0]} a cost may move by "
+        f"{_numbers(moved)}"
+    )
+    if problem.baseline_cost is None or not np.isfinite(seen.costs).all():
+        return [unknown(name, evidence)]
+    room = float((np.asarray(problem.threshold) - seen.costs - moved).min())
+    return [judged(name, room > 0.0, evidence, "a feature for what changes (a smaller ρ), less noise, or a larger τ")]
+
+
 def limited(problem: Problem, seen: Survey, randomised: bool) -> Finding:
     """What τ limits, and whether a_0 keeps to it: section 15."""
     if problem.limit == "expected":
@@ -348,6 +368,11 @@ TESTS = {
         "no log was given",
         f"{PASS} with the rows that lost their cost (NaN); or declare lost='worst-case', which assumes nothing",
     ),
+    "safe": (
+        "A2: the safe action keeps to τ when it is played",
+        "no log was given",
+        f"{PASS} with states, and outcomes of a_0; else you vouch for it",
+    ),
     "norm": ("A4: ‖γ*‖ <= B", "B is your upper bound", f"{PASS}; a B too small makes early bounds too small"),
 }
 """The monitor's tests: what each finding is called, and what is said of it without a log."""
@@ -364,21 +389,30 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
     """Every finding that logged outcomes allow."""
     usable = log.measured
     if not usable.any():
-        return [*without_log(), judged("log", False, "no outcome has a measured cost", "log the costs")]
+        way_out = "log the costs that were measured: without them nothing can be tested"
+        return [
+            judged("log", False, f"all {len(usable)} outcomes lack a cost (NaN, not measured)", way_out),
+            *without_log(),
+        ]
     in_unit = not np.isnan(log.reward).any() and log.reward.min() >= 0.0 and log.reward.max() <= 1.0
     monitor = Monitor(problem, level=level, pooled=pooled, reward_noise=0.5 if in_unit else None)
+    safe = safe_plays(problem, log)
     for row, measured in enumerate(usable):
         key = None if log.states is None else problem.key_of(log.states[row])
-        reward = float(log.reward[row]) if in_unit else 0.0
-        monitor.observe(int(log.step[row]), log.feature[row], log.cost[row] if measured else None, reward, key)
+        reward, cost = float(log.reward[row]) if in_unit else 0.0, log.cost[row] if measured else None
+        monitor.observe(int(log.step[row]), log.feature[row], cost, reward, key, row in safe)
     monitor.look()
-    found = [_tested(test, monitor, log) for test in SHARES]
+    found = [_tested(test, monitor, log) for test in TESTS if test != "safe"] + [_safe_action(monitor, log, safe)]
+    if len(safe) == usable.sum():  # what was never played was not looked at
+        found = [_of_safe_action_only(finding) if finding.name == TESTS["shape"][0] else finding for finding in found]
     return [
         *sorted(found, key=lambda finding: finding.name),
         _reward(monitor) if in_unit else unknown(REWARD, "no rewards, or not all in [0, 1]"),
         norms(problem, log.feature, "A4: logged ‖φ‖ within its limit", "the log"),
-        *_declared_costs(problem, log, level),
+        *_declared_costs(problem, log, safe, level),
+        later_effects(problem, log, level, pooled),
         _conditioning(problem, log, pooled),
+        *estimates(problem, log, level, pooled),
     ]
 
 
@@ -427,7 +461,44 @@ def _reward(monitor: Monitor) -> Finding:
     return judged(REWARD, True, text)
 
 
-def _declared_costs(problem: Problem, log: Log, level: float) -> list[Finding]:
+def _of_safe_action_only(finding: Finding) -> Finding:
+    """What a log of a_0 alone says about linearity: nothing about other actions."""
+    if finding.verdict == "fails":
+        return finding
+    way_out = "log other actions, too; for a Bridge, explore=True (--explore) plays certified steps"
+    return unknown(
+        finding.name, f"only a_0 was played, so other actions were not looked at; a_0: {finding.evidence}", way_out
+    )
+
+
+def safe_plays(problem: Problem, log: Log) -> dict[int, KnownState]:
+    """The rows of the log in which a_0(s) was played and its cost measured, with what is known of their states."""
+    found: dict[int, KnownState] = {}
+    for row in np.flatnonzero(log.measured) if log.states is not None else ():
+        try:
+            known = problem.look_up(log.states[row])  # type: ignore[index]
+        except TetherError:
+            continue  # a state that the problem refuses is reported with the assumption it breaks
+        if np.array_equal(log.feature[row], known.actions.phi_0):
+            found[int(row)] = known
+    return found
+
+
+def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Finding:
+    """Whether a_0, where it was played, costs at most τ: tested whether or not its cost was declared."""
+    name, why, way_out = TESTS["safe"]
+    if not safe:
+        why = "the log does not say in which states it was" if log.states is None else "the log has no outcome of a_0"
+        return unknown(name, why, way_out)
+    evidence, limit = max(entry["safe"] for entry in monitor.evidence()), monitor.safe_limit
+    numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
+    worst = (log.cost[list(safe)].mean(axis=0) - monitor.problem.threshold).max()
+    text = f"over {len(safe)} outcomes of a_0 the mean cost is {abs(worst):.3g} {'over' if worst > 0.0 else 'under'} τ"
+    way_out = "name a safer action, or raise τ; effects that come steps later: docs/later-effects.md"
+    return judged(name, evidence < limit, f"{text} ({numbers})", way_out)
+
+
+def _declared_costs(problem: Problem, log: Log, safe: dict[int, KnownState], level: float) -> list[Finding]:
     """z − τ_h(s) where a_0(s) was played is noise alone, up to the declared error e: its sums must stay within σ.
 
     Mixing exp(λΣε − ½nλ²) over λ ~ N(0, 1/ρ) gives ½S²/(n+ρ) − ½log(1+n/ρ), an e-process for each (h, s); an error
@@ -439,13 +510,9 @@ def _declared_costs(problem: Problem, log: Log, level: float) -> list[Finding]:
         return []
     sigma, error = np.asarray(problem.noise), np.asarray(problem.baseline_cost_error)
     sums: dict[tuple[int, object], list[Array]] = {}  # in the order in which the log meets them
-    for row in np.flatnonzero(log.measured):
-        try:
-            known = problem.look_up(log.states[row])
-        except TetherError:
-            continue  # a state that the problem refuses is reported with the assumption it breaks
+    for row, known in safe.items():
         step = int(log.step[row])
-        if np.array_equal(log.feature[row], known.actions.phi_0) and not np.isnan(known.baseline_cost[step]).any():
+        if not np.isnan(known.baseline_cost[step]).any():
             sums.setdefault((step, known.key), []).append((log.cost[row] - known.baseline_cost[step]) / sigma)
     name = "A2: safe costs as declared"
     if not sums:
@@ -533,13 +600,13 @@ class SafePlay:
         """The default learner's rules and cost data after so many steps. Only exact safe costs are remembered here."""
         problem, seen = self.problem, self.seen
         horizon, constraints, dimension = problem.horizon, problem.constraints, problem.dimension
-        exact = problem.is_exact
+        exact, windows = problem.is_exact, problem.windows(horizon)
         rules = Rules(
             horizon=horizon,
             explorer=ADAPTIVE,
             conditioning=KNOWN if exact else MEASURED,
-            memory=VISITED,
-            radius_kind=SMALLEST,
+            memory=STATE if windows else VISITED,
+            radius_kind=MOVING if windows else SMALLEST,
             reduces_radius=True,
             threshold=problem.mean_limit,
             noise=np.array(problem.noise),
@@ -562,17 +629,22 @@ class SafePlay:
         )
         costs = new_costs(horizon, dimension, constraints, self.ridge)
         costs.grid[:] *= float(np.trace(self.gram)) or 1.0  # ‖φ‖² of a safe action, on average
-        count = steps / horizon  # observations of each step h
+        last = min(steps, windows[1]) if windows else steps  # decisions that bounds rest on: section 13
+        count = last / horizon  # observations of each step h
         costs.gram[:] += count * self.gram
         costs.moment[:] = count * self.moment
         costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
         costs.log_det[:] = 2.0 * np.log(np.diagonal(costs.factor[0])).sum() - dimension * np.log(self.ridge)
         costs.updates[:] = int(count)
         costs.bias[:] = count * rules.misfit**2
+        if windows:
+            age = last * np.sqrt(count / 3.0 * float(np.trace(self.gram)))  # √(Σa²‖φ‖²)
+            costs.bias[:] = (np.sqrt(costs.bias) + age * np.array(problem.drift)) ** 2
+            costs.split[:] = len(windows) * np.pi**2 / 6.0 * (steps // windows[1] + 1.0) ** 2
         refresh_spectrum(costs)
         work, phi_0 = np.zeros((3, dimension)), seen.phi_0
         for step in range(horizon):
-            for state in range(min(len(phi_0), int(np.ceil(count))) if exact else 0):
+            for state in range(min(len(phi_0), int(np.ceil(count))) if exact and not windows else 0):
                 remember(costs, step, phi_0[state], seen.costs[state, step].copy(), rules.gamma_norm, work)
         return rules, costs
 

@@ -4,7 +4,11 @@ from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any, Literal
 
+from tether.errors import AssumptionError
+
 Verdict = Literal["holds", "fails", "cannot be known"]
+
+NOTHING = "nothing was looked at. Pass states=[…] or a log, or check the Bridge of an environment, which plays it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,22 @@ class Report:
         return tuple(finding for finding in self.findings if finding.verdict == "fails")
 
     @property
+    def verdict(self) -> Literal["holds", "fails", "nothing examined"]:
+        """The report in a word: that of its worst finding, or that there was nothing to look at."""
+        if all(finding.verdict == "cannot be known" for finding in self.findings):
+            return "nothing examined"
+        return "fails" if self.failures else "holds"
+
+    @property
     def ok(self) -> bool:
-        """Whether nothing fails. What cannot be known stays your responsibility."""
-        return not self.failures
+        """Whether something was examined, and nothing of it fails. What cannot be known stays your responsibility."""
+        return self.verdict == "holds"
+
+    def require(self) -> None:
+        """Raise an AssumptionError unless it is ok."""
+        if not self.ok:
+            told = "\n".join(f"{finding.name}: {finding.evidence}; {finding.way_out}" for finding in self.failures)
+            raise AssumptionError(f"the check says: {self.verdict}.\n{told or NOTHING}")
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of this name."""
@@ -63,8 +80,9 @@ class Report:
             lines += wrap(finding.evidence, 98, initial_indent=" " * 11, subsequent_indent=" " * 11)
             if finding.way_out:
                 lines += wrap(f"way out: {finding.way_out}", 98, initial_indent=" " * 11, subsequent_indent=" " * 13)
-        return "\n".join([*lines, ", ".join(f"{count} {verdict}" for verdict, count in counts.items())])
+        lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+        return "\n".join([*lines, f"NOTHING EXAMINED: {NOTHING}"] if self.verdict == "nothing examined" else lines)
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {"ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+        return {"ok": self.ok, "verdict": self.verdict, "findings": [asdict(finding) for finding in self.findings]}

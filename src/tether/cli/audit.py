@@ -34,7 +34,7 @@ def verify(
     with _failures(debug):
         from tether.live.log.chain import verify_store
 
-        store = _opened(log)
+        store = opened(log)
         verdict = verify_store(store, _head(head) if head else None)
         if verdict.fault is None:
             _check_head(verdict.head)
@@ -59,7 +59,7 @@ def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = Fa
     with _failures(debug):
         from tether.problem.problem import load_problem
 
-        store, told = _opened(log), load_problem(problem)
+        store, told = opened(log), load_problem(problem)
         from tether.live import audit as audits
 
         _check_head(store.head())
@@ -96,7 +96,7 @@ def diff(
     with _failures(debug):
         from tether.problem.problem import load_problem
 
-        store, told = _opened(log), load_problem(problem)
+        store, told = opened(log), load_problem(problem)
         from tether.live import audit as audits
 
         theirs, until = (None, None) if against is None else audits.read_decisions(against, store.identity())
@@ -120,6 +120,29 @@ def diff(
 
 
 @audit.command()
+def report(log: Log, json: Json = False, debug: Debug = False) -> None:
+    """What a log says in numbers: how often a_0 was played, and what the proposals gained over it."""
+    with _failures(debug):
+        from dataclasses import asdict
+
+        from tether.live.audit import summary
+
+        store = opened(log)
+        _check_head(store.head())
+        found = summary(store)
+        if json:
+            told = {"mode": found.mode, **asdict(found.counts)}
+            told["comparisons"] = [each.to_json() for each in found.comparisons]
+            output.print_json({"log": store.identity(), **told})
+            return
+        counts = found.counts
+        typer.echo(f"{counts.decisions} decisions, {counts.baseline} of them a_0; the mode is {found.mode}.")
+        typer.echo(f"{counts.outcomes} outcomes, {counts.costs} with a cost; {counts.refusals} refusals by the gate.")
+        for number, each in enumerate(found.comparisons, start=1):
+            typer.echo(f"Comparison {number}: {each}")
+
+
+@audit.command()
 def export(
     log: Log,
     folder: Annotated[Path, typer.Argument(help="Folder for decisions.parquet and outcomes.parquet.")],
@@ -130,7 +153,7 @@ def export(
     with _failures(debug):
         from tether.live.audit import export as write_tables
 
-        store = _opened(log)
+        store = opened(log)
         _check_head(store.head())
         counts = write_tables(store, folder)
         if json:
@@ -151,7 +174,7 @@ def _failures(debug: bool) -> Iterator[None]:
             raise InputError(str(error)) from error
 
 
-def _opened(log: str) -> "Store":
+def opened(log: str) -> "Store":
     """The store, for reading only: an audit makes no new one, and leaves every byte as it is."""
     from tether.live.log import POSTGRES, open_store
 

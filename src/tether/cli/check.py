@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tether.check.report import Finding
     from tether.check.wizard import Answer, Question
 
+EXIT_CODES = {"holds": 0, "fails": 1, "nothing examined": 3}
+"""2 is for input that cannot be used."""
+
 COLOURS = {"holds": "green", "fails": "bold red", "cannot be known": "yellow"}
 
 
@@ -23,28 +26,38 @@ def names_a_problem(spec: str) -> bool:
     return ":" in spec and not spec.endswith(".toml")
 
 
-def of_problem(spec: str, log: Path | None, json: bool, **options: Any) -> bool:
-    """Check a problem of one's own, print the report, say whether nothing fails."""
-    from tether.problem.problem import load_problem
+def of_problem(spec: str, log: Path | None, json: bool, playing: dict[str, Any], **options: Any) -> int:
+    """Check a problem of one's own, or an environment's Bridge by playing it; print the report; the exit code."""
+    from tether.problem.problem import Problem, load
 
-    problem = load_problem(spec)
-    from tether.check.logs import read_log
+    thing = load(spec)
+    plays_itself = not isinstance(thing, Problem) and hasattr(thing, "play") and hasattr(thing, "check")
+    if plays_itself:
+        report = thing.check(log, **playing, **options)
+    else:
+        from tether.check.logs import read_log
 
-    report = problem.check(None if log is None else read_log(problem, log), **options)
+        problem = getattr(thing, "problem", thing)
+        report = problem.check(None if log is None else read_log(problem, log), **options)
     if json:
         output.print_json({"problem": spec, **report.to_json()})
     elif sys.stdout.isatty():
         show(spec, [("", finding) for finding in report.findings])
     else:
         typer.echo(f"{spec}\n{report}")
-    return report.ok
+    return EXIT_CODES[report.verdict]
 
 
 def of_study(spec: str, seed: int | None, json: bool) -> bool:
     """Check every world of a study, print what was found, say whether nothing fails."""
     from tether.lab import specs
 
-    study = specs.find(spec).resized(first_seed=seed)
+    try:
+        study = specs.find(spec).resized(first_seed=seed)
+    except InputError as error:
+        if Path(spec).exists() or Path(spec).suffix == ".toml" or not spec.replace(".", "").isidentifier():
+            raise
+        raise InputError(f"{error} To check a problem of your own, name it in its module: {spec}:problem.") from None
     from tether.check.report import Finding
     from tether.lab.cells import check_study
 

@@ -11,6 +11,9 @@ import typer
 
 from tether.cli import output
 from tether.cli.audit import audit
+from tether.cli.evaluate import evaluate
+from tether.cli.examples import examples
+from tether.cli.merge import merge
 from tether.cli.output import Debug, Json
 from tether.cli.serve import serve, token
 from tether.errors import TetherError, nearest
@@ -18,6 +21,7 @@ from tether.errors import TetherError, nearest
 if TYPE_CHECKING:
     from tether.cli.study import Conducted
     from tether.lab.books import Results
+    from tether.lab.engines import Engine
     from tether.lab.specs import Study
 
 app = typer.Typer(
@@ -30,11 +34,17 @@ app = typer.Typer(
 )
 app.add_typer(audit, name="audit")
 app.add_typer(token, name="token")
+app.add_typer(examples, name="examples")
 app.command()(serve)
+app.command()(evaluate)
+app.command()(merge)
 FIGURES = {
     "figure1": "SLUCB-QVI on synthetic environments (section 5.1)",
     "figure2": "RSLUCB-QVI on Frozen Lake (section 5.2)",
 }
+
+PARTS = {"league": ("league", "league-mdp")}
+"""Studies that run together under one name: bandits and planners have other sizes."""
 
 
 def _studies() -> list[str]:
@@ -88,6 +98,8 @@ def reproduce(
     also: Annotated[
         list[str] | None, typer.Option(help="A registered agent to run beside the study's own; may be repeated.")
     ] = None,
+    agent: Annotated[list[str] | None, typer.Option(help="Only this agent, by name or label; may be repeated.")] = None,
+    world: Annotated[list[str] | None, typer.Option(help="Only this world, by label; may be repeated.")] = None,
     with_cisr: Annotated[
         bool, typer.Option("--with-cisr", help="Train CISR's students anew for figure 2; needs tether-rl[cisr].")
     ] = False,
@@ -100,19 +112,26 @@ def reproduce(
         raise typer.BadParameter(f"there is no {figure!r}{nearest(figure, known)}")
     with output.plain_failures(debug):
         from tether.lab import specs
+        from tether.lab.engines import make_engine
 
-        conducted = []
-        for name in list(FIGURES) if figure == "all" else [figure]:
-            study = specs.paper_study(name).resized(quick=quick, first_seed=seed).joined_by(also or [])
-            folder = _folder(out, name, quick)
-            if with_cisr and name == "figure2":
+        studies = [specs.paper_study(name) for name in (FIGURES if figure == "all" else PARTS.get(figure, (figure,)))]
+        asked = [study for study in studies if not world or set(world) & set(study.world_labels)] or studies[:1]
+        made, conducted = make_engine(engine, workers, address), []
+        for study in asked:
+            study = study.resized(quick=quick, first_seed=seed).joined_by(also or []).narrowed((), world or ())
+            folder = _folder(out, study.name, quick)
+            if with_cisr and study.name == "figure2":
                 from tether.lab.studies.figure2 import train_cisr
 
                 train_cisr(folder, quick)
-            conducted.append(_conduct(study, folder, engine, workers, address, figures))
+            if study.name in PARTS["league"]:
+                from tether.lab.studies import league
+
+                study = league.prepared(study, folder, made, quick, agent or [])
+            conducted.append(_conduct(study.narrowed(agent or (), ()), folder, made, figures))
         from tether.cli.study import show
 
-        show(conducted, merged=figure == "all", json=json)
+        show(conducted, merged=len(conducted) > 1, json=json)
 
 
 @app.command()
@@ -133,22 +152,19 @@ def run(
         from tether.lab import specs
 
         study = specs.find(spec).resized(quick=quick, first_seed=seed)
-        done = _conduct(study, _folder(out, study.name, quick), engine, workers, address, figures)
+        from tether.lab.engines import make_engine
+
+        done = _conduct(study, _folder(out, study.name, quick), make_engine(engine, workers, address), figures)
         from tether.cli.study import show
 
         show([done], merged=False, json=json)
 
 
-def _conduct(
-    study: "Study", folder: Path, engine: str, workers: int | None, address: str | None, figures: bool
-) -> "Conducted":
+def _conduct(study: "Study", folder: Path, engine: "Engine", figures: bool) -> "Conducted":
     """Check cheaply, then run."""
-    from tether.lab.engines import make_engine
-
-    made = make_engine(engine, workers, address)
     from tether.cli.study import conduct
 
-    return conduct(study, folder, made, figures)
+    return conduct(study, folder, engine, figures)
 
 
 @app.command()
@@ -210,7 +226,12 @@ def check(
     ] = None,
     wizard: Annotated[bool, typer.Option("--wizard", help="Ask what you know, say which Problem to declare.")] = False,
     seed: Seed = None,
-    log: Annotated[Path | None, typer.Option(help="Logged outcomes of your problem: .npz, .csv or .parquet.")] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Logged outcomes of your problem: .npz, .csv, .parquet, or the folder of an export."),
+    ] = None,
+    plays: Annotated[int, typer.Option(min=1, help="Steps to play where a Bridge is checked without a log.")] = 1000,
+    explore: Annotated[bool, typer.Option("--explore", help="Play certified steps, too, not a_0 alone.")] = False,
     steps: Annotated[int, typer.Option(min=1, help="Steps of safe play that you can afford at first.")] = 10_000,
     level: Annotated[float | None, typer.Option(help="Level of the tests on the log; δ unless given.")] = None,
     randomised: Annotated[bool, typer.Option("--randomised", help="Check for RSLUCB-QVI.")] = False,
@@ -218,7 +239,7 @@ def check(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Test the assumptions of a study's worlds, or of your own problem."""
+    """Test the assumptions of a study's worlds, or of your own problem. Exit code 3: nothing could be examined."""
     if (spec is None) != wizard:
         raise typer.BadParameter(
             "name a study or a problem (module:problem) to check, or ask for --wizard, which takes none."
@@ -227,13 +248,15 @@ def check(
         from tether.cli import check as checking
 
         if spec is None:
-            fine = checking.by_questions(json)
+            code = 0 if checking.by_questions(json) else 1
         elif checking.names_a_problem(spec):
-            fine = checking.of_problem(spec, log, json, steps=steps, level=level, randomised=randomised, pooled=pooled)
+            playing = {"plays": plays, "explore": explore, "seed": seed or 0}
+            options = {"steps": steps, "level": level, "randomised": randomised, "pooled": pooled}
+            code = checking.of_problem(spec, log, json, playing, **options)
         else:
-            fine = checking.of_study(spec, seed, json)
-        if not fine:
-            raise typer.Exit(1)
+            code = 0 if checking.of_study(spec, seed, json) else 1
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command()

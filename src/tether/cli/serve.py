@@ -42,7 +42,7 @@ def serve(
         told = read_config(config)
         if not check:
             check_port(told)
-        check_start(told)
+        check_start(told, saves=not check)
         if check:
             typer.echo(f"{config}: the problem, the tokens and the log can be used; it would listen on {told.host}.")
             return

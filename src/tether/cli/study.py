@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import typer
 
 from tether.cli.output import notice, print_json, show_paths, show_table
+from tether.errors import imported
 from tether.lab import specs
 from tether.lab.books import load
 from tether.lab.engines import Engine
@@ -117,6 +118,8 @@ class Conducted(NamedTuple):
 
 def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> Conducted:
     """Run a study, judge it, draw it."""
+    for needed in ("pyarrow", "matplotlib", "plotly") if figures else ("pyarrow",):
+        imported(needed, "experiments")  # now, not when all has run
     began = time.perf_counter()
     watcher = Bars() if sys.stderr.isatty() else Lines()
     try:

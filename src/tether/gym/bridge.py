@@ -3,10 +3,11 @@
 Its action space becomes the sets D(s) of `tether.features`: a list of actions, or rays inside a box.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -17,14 +18,22 @@ from tether.errors import InputError
 from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, told
 from tether.features.state import Features
 from tether.problem.action_sets import ActionSet
+from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
+
+if TYPE_CHECKING:
+    from tether.check.report import Report
 
 AnyFeatures = Features | ActionFeatures | PerDirection | Callable[[State, Any], ArrayLike]
 CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any]
 
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""
+
+
+REWARD_ROUNDING = 1e-6
+"""How far a scaled reward may lie outside [0, 1] before it counts as outside: what single precision rounds away."""
 
 
 # What `env.step` answers, and where the cost of a step is in it: in `info`, in a 6-tuple, or in the user's function.
@@ -246,11 +255,14 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: as in
-            Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, limit: as in Problem.
+        exceedance, noise_scales: as in Problem.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
+        cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios; or one per
+            constraint.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
+        names: what people call costs, actions and states, and the units: `tether.Names`.
         problem: what an agent is told.
         action_sets: state -> D(s), and from its rows to the environment's own actions.
         odd_rewards: how many rewards lay outside reward_range.
@@ -277,12 +289,15 @@ class Bridge:
     tight_baseline: Literal["error", "baseline"] = "error"
     gap_floor: float = 0.0
     misfit: float | Sequence[float] = 0.0
+    drift: float | Sequence[float] = 0.0
     reward_noise: float = 0.0
     limit: Literal["expected", "realised"] = "expected"
     exceedance: float = 0.05
     noise_scales: bool = False
+    cost_kind: str | Sequence[str] = "gaussian"
     key: Callable[[State], Hashable] | None = None
     reset_options: dict[str, Any] | None = None
+    names: Names = NO_NAMES
     problem: Problem = field(init=False)
     action_sets: ActionList | BoxRays = field(init=False)
     odd_rewards: int = field(default=0, init=False)
@@ -290,8 +305,11 @@ class Bridge:
     def __post_init__(self) -> None:
         if not hasattr(self.env, "action_space") or not hasattr(self.env, "step"):
             raise InputError(f"env must be a Gymnasium environment, but is {self.env!r}: make one with gymnasium.make.")
-        if hasattr(self.env, "num_envs"):
-            raise InputError("env is a vector of environments: the learner decides step by step, so give one of them.")
+        if hasattr(getattr(self.env, "unwrapped", self.env), "num_envs"):
+            raise InputError(
+                "env is a vector of environments that step together: give learn a list of single ones, or a "
+                "SyncVectorEnv, and it plays episodes in all of them at once."
+            )
         low, high = self.reward_range or (0.0, 1.0)
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise InputError(f"reward_range must be (lo, hi) with lo < hi, both finite, but is {self.reward_range!r}.")
@@ -322,14 +340,26 @@ class Bridge:
             key=None if self.key is None else self._key_of,
             gap_floor=self.gap_floor,
             misfit=self.misfit,  # type: ignore[arg-type]
+            drift=self.drift,  # type: ignore[arg-type]
             reward_noise=self.reward_noise / self._scale,
             limit=self.limit,
             exceedance=self.exceedance,
             noise_scales=self.noise_scales,
+            cost_kind=self.cost_kind,
             tight_baseline=self.tight_baseline,
+            names=self.names,
             final_reward=lambda state: -self._offset / self._scale if isinstance(state, Ended) else None,
         )
         self.problem.look_up(self.state_of(observation, info))  # at the door: safe action, shapes, norms, Assumption 2
+
+    def beside(self, env: Any) -> "Bridge":
+        """The same declared of another environment of this kind, for a learner that learns from both."""
+        spaces_here = (self.env.observation_space, self.env.action_space)
+        if (getattr(env, "observation_space", None), getattr(env, "action_space", None)) != spaces_here:
+            raise InputError(f"environments of one learner must have the same spaces, but those of {env} are others.")
+        other = dataclasses.replace(self, env=env)
+        other._masks = self._masks
+        return other
 
     def start(self, seed: int | None = None) -> State:
         """Reset the environment: the first state of an episode."""
@@ -353,6 +383,11 @@ class Bridge:
             raise InputError(f"decision {decision.id} plays a ray, but this environment has a list of actions.")
         return self.action_sets.action(state, chosen)
 
+    def safe_env_action(self, state: State) -> Any:
+        """The environment's own action for a_0(s)."""
+        sets = self.action_sets
+        return sets.action(state, StarAction(-1, 0.0)) if isinstance(sets, BoxRays) else sets.safe(state)
+
     def transition(self, decision: Decision, stepped: Stepped, action: Any) -> Transition:
         """What `env.step` answered (see `unpack`), as the outcome to observe."""
         cost = read_cost(self.cost, decision.state, action, stepped)
@@ -371,6 +406,15 @@ class Bridge:
         action = self.env_action(decision)
         stepped = unpack(self.env.step(action))
         return self.transition(decision, stepped, action), stepped
+
+    def check(self, log: Any = None, **options: Any) -> "Report":
+        """Play the safe action (`plays=1000` steps; `explore=True`: certified steps, too), or take a log; test it all.
+
+        Options are those of `tether.gym.check.check_bridge` and of `Problem.check`.
+        """
+        from tether.gym.check import check_bridge
+
+        return check_bridge(self, log, **options)
 
     def describe(self) -> str:
         """One line for people: the environment, its actions and its features."""
@@ -427,9 +471,9 @@ class Bridge:
         return ENDED_KEY if isinstance(state, Ended) or self.key is None else self.key(state)
 
     def _scaled(self, reward: float) -> float:
-        """(r − lo) / (hi − lo); a reward outside [0, 1] is counted, and warned about once."""
+        """(r − lo) / (hi − lo); a reward outside [0, 1] by more than rounding is counted, and warned about once."""
         scaled = (reward - self._offset) / self._scale
-        if not 0.0 <= scaled <= 1.0:
+        if not -REWARD_ROUNDING <= scaled <= 1.0 + REWARD_ROUNDING:
             self.odd_rewards += 1
             if self.odd_rewards == 1:
                 warnings.warn(

@@ -1,21 +1,19 @@
 """learn: any Gymnasium environment, features, a safe action and a threshold; back comes what was learned."""
 
 import signal
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from inspect import signature
-from itertools import takewhile
 from types import FrameType
 from typing import Any, Literal, NamedTuple, Never
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
 from tether.agents.rslucb import RslucbQvi
@@ -23,106 +21,15 @@ from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError, nearest
 from tether.gym.bridge import AnyFeatures, Bridge, CostSource
+from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
+from tether.gym.comparison import compare as compare_with_safe
+from tether.gym.result import LearningResult
+from tether.problem.keys import rebuilt
+from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, Reason, State, Transition
 
 AgentFactory = Callable[[Problem, np.random.Generator], Agent]
-
-
-@dataclass(frozen=True, eq=False)
-class LearningResult:
-    """T steps in K episodes. Arrays over steps share their order; `episode` says which step belongs where.
-
-    Attributes:
-        agent: the learner, ready to go on; `agent.save(path)` keeps it.
-        bridge: the environment as a problem.
-        seed: what the run was seeded with.
-        interrupted: whether it was stopped by Ctrl-C before all episodes were played.
-        seconds: how long it took.
-        episode: number of the episode of each step, (T,).
-        reward: the environment's own reward, (T,).
-        cost: the observed, noisy cost, (T, M); NaN where it was not measured.
-        bound: the certified bound on the step's cost, (T, M).
-        is_baseline: whether the safe action was played, (T,).
-        reasons: how often each reason was given.
-        bounds: what the bounds speak of: "cost", "expected cost" over the agent's own coin, or "realised cost".
-        alarms: declared safe costs that contradict the data, and what the online tests of the assumptions found.
-    """
-
-    agent: Agent
-    bridge: Bridge
-    seed: int
-    interrupted: bool
-    seconds: float
-    episode: NDArray[np.int64]
-    reward: Array
-    cost: Array
-    bound: Array
-    is_baseline: NDArray[np.bool_]
-    reasons: dict[Reason, int]
-    bounds: str
-    alarms: list[str]
-
-    @property
-    def problem(self) -> Problem:
-        """What the learner was told."""
-        return self.bridge.problem
-
-    @property
-    def episodes(self) -> int:
-        """Episodes that were begun."""
-        return int(self.episode[-1]) + 1 if len(self.episode) else 0
-
-    @property
-    def returns(self) -> Array:
-        """The sum of rewards of each episode, (K,)."""
-        total: Array = np.bincount(self.episode, self.reward, self.episodes).astype(np.float64)
-        return total
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Steps of each episode, (K,)."""
-        return np.bincount(self.episode, minlength=self.episodes)
-
-    @property
-    def baseline_share(self) -> Array:
-        """The share of steps of each episode on which the safe action was played, (K,)."""
-        share: Array = np.bincount(self.episode, self.is_baseline, self.episodes) / np.maximum(self.lengths, 1)
-        return share
-
-    @property
-    def violations(self) -> int:
-        """Steps whose *observed* cost was over τ. Noise alone can do that; the certificate speaks of expected cost."""
-        return int((self.cost > np.array(self.problem.threshold)).any(axis=1).sum())
-
-    def summary(self) -> str:
-        """The run in a few lines for people."""
-        if not self.episodes:
-            return "no step was played."
-        part = max(1, self.episodes // 10)
-        early, late = slice(None, part), slice(-part, None)
-        earned, safe = self.returns, self.baseline_share
-        lines = [
-            self.bridge.describe(),
-            f"{self.episodes} episodes, {len(self.reward)} steps in {self.seconds:.1f} s, seed {self.seed}"
-            + (", INTERRUPTED" if self.interrupted else ""),
-            f"mean return: {earned[early].mean():.4g} in the first {part} episodes, "
-            f"{earned[late].mean():.4g} in the last {part}",
-            f"safe action played: {safe[early].mean():.0%} of steps at first, {safe[late].mean():.0%} at the end",
-            f"{self.bounds}: largest certified bound {_largest(self.bound)}, τ = "
-            f"{_largest(np.array([self.problem.threshold]))}",
-            f"largest observed (noisy) cost {_largest(self.cost)}; {self.violations} steps observed over τ",
-        ]
-        if self.bridge.odd_rewards:
-            lines.append(f"{self.bridge.odd_rewards} rewards lay outside reward_range: learning may suffer, safety not")
-        lines += [f"ALARM: {alarm}" for alarm in self.alarms]
-        return "\n".join(lines)
-
-
-def _largest(numbers: Array) -> str:
-    """The largest of each column (T, M) that is known, in words."""
-    largest = np.where(np.isnan(numbers), -np.inf, numbers).max(axis=0)
-    return ", ".join(f"{number:.4g}" for number in largest)
 
 
 def learn(
@@ -147,26 +54,34 @@ def learn(
     tight_baseline: Literal["error", "baseline"] = "error",
     gap_floor: float = 0.0,
     misfit: float | Sequence[float] = 0.0,
+    drift: float | Sequence[float] = 0.0,
     reward_noise: float = 0.0,
     limit: Literal["expected", "realised"] = "expected",
     exceedance: float = 0.05,
     noise_scales: bool = False,
+    cost_kind: str | Sequence[str] = "gaussian",
     key: Callable[[State], Hashable] | None = None,
     reset_options: dict[str, Any] | None = None,
+    names: Names = NO_NAMES,
     mixtures: bool = False,
     stationary: bool = False,
     config: SlucbConfig | None = None,
     agent: AgentFactory | None = None,
     watch: bool = True,
+    check: bool = False,
     progress: bool | None = None,
     on_step: Callable[[Decision, Transition], None] | None = None,
+    callbacks: Sequence[Callback] = (),
+    compare: int | None = None,
     **misspelt: Never,
 ) -> LearningResult:
     """Learn on a Gymnasium environment, keeping every step's expected cost under the threshold.
 
     Args:
         env: the environment; Discrete actions, a Box of real numbers, or any space with listed `actions`. Or a Bridge,
-            which has been told already what stands below from `features` to `reset_options`.
+            which has been told already what stands below from `features` to `names`. Or several environments of one
+            kind, a list or a SyncVectorEnv: episodes run in all of them at once, a step in turn, and one learner learns
+            from all. The first of them is that of the result's bridge and comparison.
         features: φ(observation, action) as a function or ActionFeatures; or state features. Required.
         safe_action: a_0, or a function observation -> a_0(s). Required.
         threshold: τ of every *step's* expected cost, or one per constraint. Required.
@@ -181,11 +96,14 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, limit, exceedance, noise_scales: δ, B,
-            ε, what τ limits, and others, as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift: δ, B, ε, ρ and others, as in
+            Problem.
+        limit, exceedance, noise_scales: what τ limits, as in Problem.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
+        cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
+        names: what people call costs, actions and states, and the units: `tether.Names`.
         mixtures: RSLUCB-QVI instead of SLUCB-QVI: plays an action with a probability, and bounds the *expected* cost
             over its own coin. What a finite set without shared features needs to get anywhere. Needs baseline_cost.
         stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.
@@ -193,12 +111,21 @@ def learn(
             when the information has doubled for others.
         agent: (problem, rng) -> an agent of your own, or a restored one, instead.
         watch: test the assumptions online (`tether.Monitor`); an alarm leaves only the safe action.
+        check: first play the safe action for 1000 steps and run every test of `Bridge.check` on them; what fails is an
+            AssumptionError, and nothing is learned.
         progress: show a bar; None shows it on a terminal.
         on_step: called after each step with the decision and the transition.
+        callbacks: called after each episode with an `Episode`; `TensorBoard` and `MLflow` of `tether.gym.callbacks`
+            are ready to use.
+        compare: episodes to play with what was learned, and as many with the safe action from the same seeds, after
+            the run, so that `summary` can say what was gained; nothing is learned from them. None: a tenth of
+            `episodes`, at least 5; 0: none.
 
     Ctrl-C returns what was learned so far, with `interrupted=True`.
     """
     bridge = _bridge(locals())
+    if check:
+        bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     if agent is None:
         learner = _default_agent(bridge, rng, mixtures, stationary, config)
@@ -208,52 +135,73 @@ def learn(
         learner = agent(bridge.problem, rng)
     if watch:
         _watch(learner, bridge.problem)
-    if not (isinstance(episodes, int | np.integer) and episodes >= 0):
-        raise InputError(f"episodes must be an integer >= 0, but is {episodes!r}.")
+    for name, count in (("episodes", episodes), ("compare", 0 if compare is None else compare)):
+        if not (isinstance(count, int | np.integer) and count >= 0):
+            raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
+    pairs = max(5, episodes // 10) if compare is None else compare
+    bridges = [bridge, *(bridge.beside(other) for other in _several(env)[1:])]
     rows: list[_Row] = []
     bounds, began, interrupted = "cost", time.monotonic(), False
-    with _progress_bar(int(episodes), progress) as show, _first_interrupt_waits() as asked:
+    listeners = check_callbacks(callbacks)
+    with progress_bar(int(episodes), progress) as bar, _first_interrupt_waits() as asked:
         try:
-            for row, decision, outcome in _play(bridge, learner, int(episodes), seed):
+            for row, decision, outcome in _play(bridges, learner, int(episodes), seed):
                 rows.append(row)
                 bounds = decision.tightest.bounds
                 if on_step is not None:
                     on_step(decision, outcome)
                 if asked:
                     break
-                if row.ends_episode:
-                    show(rows)
+                if row.ends_episode and (bar or listeners):
+                    finished = _episode_of(rows[-bridge.problem.horizon * len(bridges) :], bridge.problem)
+                    for listener in (*bar, *listeners):
+                        listener(finished)
         except KeyboardInterrupt:
             interrupted = True
+    seconds = time.monotonic() - began
+    rows.sort(key=lambda row: row.episode)  # several environments take turns; the steps of each stay in order
     episode, reward, costs, bound, is_baseline, reasons, _ = zip(*rows, strict=True) if rows else ((),) * 7
-    m = bridge.problem.constraints
-    measured = [np.full(m, np.nan) if z is None else np.reshape(z, m) for z in costs]
+    stopped, m = interrupted or bool(asked), bridge.problem.constraints
+    comparison = None
+    if not stopped and not all(is_baseline):
+        with suppress(KeyboardInterrupt):  # what was learned is not lost
+            comparison = compare_with_safe(bridge, learner, int(pairs), seed)
     return LearningResult(
         agent=learner,
         bridge=bridge,
         seed=seed,
-        interrupted=interrupted or bool(asked),
-        seconds=time.monotonic() - began,
+        interrupted=stopped,
+        seconds=seconds,
         episode=np.array(episode, dtype=np.int64),
         reward=np.array(reward, dtype=np.float64),
-        cost=np.array(measured, dtype=np.float64).reshape(-1, m),
+        cost=_measured(costs, bridge.problem),
         bound=np.array(bound, dtype=np.float64).reshape(-1, m),
         is_baseline=np.array(is_baseline, dtype=np.bool_),
         reasons=dict(Counter(reasons)),
         bounds=bounds,
         alarms=_alarms(learner),
+        comparison=comparison,
     )
 
 
+def _several(env: Any) -> list[Any]:
+    """The environments that `learn` was given: of a list, of a vector whose parts can be stepped alone, or just one."""
+    together = hasattr(env, "num_envs") and hasattr(env, "envs")
+    several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
+    if not several:
+        raise InputError("env is an empty list: give at least one environment.")
+    return several
+
+
 def _bridge(given: dict[str, Any]) -> Bridge:
-    """The environment as a problem, from the arguments of `learn`."""
+    """The environment, of several the first, as a problem, from the arguments of `learn`."""
     allowed = signature(learn).parameters
     for name in given["misspelt"]:
         raise TypeError(f"learn() got an unexpected keyword argument {name!r}{nearest(name, list(allowed)[:-1])}")
     env, names = given["env"], [one.name for one in fields(Bridge) if one.init and one.name != "env"]
     told = {name: given[name] for name in names if given[name] is not allowed[name].default}
     if not isinstance(env, Bridge):
-        return Bridge(env, **told)
+        return Bridge(_several(env)[0], **told)
     if told:
         raise InputError(f"env is a Bridge already, so {sorted(told)} belong to the Bridge, not to learn.")
     return env
@@ -280,11 +228,13 @@ def _alarms(agent: Agent) -> list[str]:
     """What the agent and its online tests have to say, in words."""
     if not isinstance(agent, LeastSquaresAgent):
         return []
-    contradicted = [
-        f"at step {step}, state {key!r}, the declared cost of the safe action contradicts the data"
-        for step, key in agent.alarms
-    ]
-    return contradicted + ([agent.tripped_by] if agent.tripped_by else [])
+    found = [agent.tripped_by] if agent.tripped_by else []
+    places = agent.alarms
+    if places:
+        (step, key), more = places[0], f", and in {len(places) - 1} more places" if len(places) > 1 else ""
+        where = f"at step {step}, {agent.problem.names.place(rebuilt(key))}{more}"
+        found.append(f"{where}, the declared cost of the safe action contradicts the data")
+    return found
 
 
 class _Row(NamedTuple):
@@ -299,23 +249,64 @@ class _Row(NamedTuple):
     ends_episode: bool
 
 
-def _play(bridge: Bridge, agent: Agent, episodes: int, seed: int) -> Iterator[tuple[_Row, Decision, Transition]]:
+def _episode_of(rows: list[_Row], problem: Problem) -> Episode:
+    """The episode of the last of these rows, which has just ended."""
+    last = [row for row in rows if row.episode == rows[-1].episode]
+    costs, bounds = _measured([row.cost for row in last], problem), np.array([row.bound for row in last])
+    return Episode(
+        number=rows[-1].episode,
+        steps=len(last),
+        total=sum(row.reward for row in last),
+        cost=np.fmax.reduce(costs, axis=0),
+        margin=(np.array(problem.threshold) - bounds).min(axis=0),
+        baseline_share=sum(row.is_baseline for row in last) / len(last),
+    )
+
+
+def _measured(costs: Iterable[Any], problem: Problem) -> Array:
+    """Observed costs (T, M), NaN where there was none."""
+    m = problem.constraints
+    rows = [np.full(m, np.nan) if cost is None else np.reshape(cost, m) for cost in costs]
+    return np.array(rows, dtype=np.float64).reshape(-1, m)
+
+
+_Step = tuple[_Row, Decision, Transition]
+
+
+def _play(bridges: list[Bridge], agent: Agent, episodes: int, seed: int) -> Iterator[_Step]:
+    """As many episodes at once as there are environments, a step of each in turn; who is free takes the next one."""
+    numbers = iter(range(episodes))
+
+    def one_after_another(bridge: Bridge, first: int | None) -> Iterator[_Step]:
+        for number in numbers:
+            yield from _episode(bridge, agent, number, first)
+            first = None
+
+    playing = [one_after_another(bridge, seed + place) for place, bridge in enumerate(bridges)]
+    while playing:
+        for each in list(playing):
+            step = next(each, None)
+            if step is None:
+                playing.remove(each)
+            else:
+                yield step
+
+
+def _episode(bridge: Bridge, agent: Agent, number: int, seed: int | None) -> Iterator[_Step]:
     """The three calls of every loop: plan, then act and observe until the horizon or the end of the episode."""
-    horizon = bridge.problem.horizon
-    for episode in range(episodes):
-        state = bridge.start(seed if episode == 0 else None)
-        agent.plan()
-        for step in range(horizon):
-            decision = agent.act(step, state)
-            outcome, stepped = bridge.play(decision)
-            agent.observe(outcome)
-            ends = stepped.terminated or stepped.truncated or step == horizon - 1
-            bound = [evidence.bound for evidence in decision.evidence]
-            row = _Row(episode, stepped.reward, outcome.cost, bound, decision.is_baseline, decision.reason, ends)
-            yield row, decision, outcome
-            if ends:
-                break
-            state = outcome.next_state
+    state, horizon = bridge.start(seed), bridge.problem.horizon
+    agent.plan()
+    for step in range(horizon):
+        decision = agent.act(step, state)
+        outcome, stepped = bridge.play(decision)
+        agent.observe(outcome)
+        ends = stepped.terminated or stepped.truncated or step == horizon - 1
+        bound = [evidence.bound for evidence in decision.evidence]
+        row = _Row(number, stepped.reward, outcome.cost, bound, decision.is_baseline, decision.reason, ends)
+        yield row, decision, outcome
+        if ends:
+            break
+        state = outcome.next_state
 
 
 @contextmanager
@@ -340,23 +331,3 @@ def _first_interrupt_waits() -> Iterator[list[int]]:
     finally:
         if replaced:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@contextmanager
-def _progress_bar(total: int, wanted: bool | None) -> Iterator[Callable[[list[_Row]], None]]:
-    """What to call after each episode. `wanted` None: shown only if stderr is a terminal."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda rows: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("learning", total=total)
-
-        def show(rows: list[_Row]) -> None:
-            last = list(takewhile(lambda row: row.episode == rows[-1].episode, reversed(rows)))
-            earned, safe = sum(row.reward for row in last), sum(row.is_baseline for row in last) / len(last)
-            bar.update(task, advance=1, description=f"return {earned:.4g}, safe action {safe:.0%}")
-
-        yield show

@@ -93,6 +93,7 @@ class Dual:
     pull: Vector  # multiplier of p_i <= high_i (R,)
     slope: Vector  # what the step takes y_i to be where it stands (R,)
     curvature: Vector  # and by how much it changes with p_i (R,)
+    moved: Vector  # p_i where the step leads (R,)
     y: Vector  # multipliers (R,)
     best: Vector  # y of the best bound (R,)
     price: Vector  # m of the best bound (1,)
@@ -128,7 +129,7 @@ def new_dual(dimension: int) -> Dual:
     """Room for all rows of a cell, and for the fact of the state one stands in."""
     rows = 2 * ATOMS + 2 * dimension + 1
     vectors = {name: np.zeros(rows) for name in ("low", "high", "hits", "misses", "blur", "slope", "curvature")}
-    vectors |= {name: np.zeros(rows) for name in ("below", "above", "push", "pull", "y", "best")}
+    vectors |= {name: np.zeros(rows) for name in ("below", "above", "push", "pull", "moved", "y", "best")}
     points = {name: np.zeros(dimension) for name in ("point", "step", "residual", "gradient")}
     return Dual(
         rows=np.zeros((rows, dimension)),
@@ -340,7 +341,8 @@ def start_newton(dual: Dual, price: float, barrier: float, least_room: float) ->
 def newton_step(dual: Dual, x: Vector, price: float, barrier: float) -> None:
     """Newton's step from `point` into `step`, and the multipliers y = slope + curvature · ⟨φ̄, step⟩ that it leads to.
 
-    The step solves Σ curvature φ̄φ̄ᵀ · step = x − Σ slope φ̄, so that x = Σ y φ̄ but for rounding: y is dual-feasible.
+    The step solves Σ curvature φ̄φ̄ᵀ · step = x − Σ slope φ̄, so that x = Σ y φ̄ but for rounding: y is dual-feasible once
+    it is repaired.
     """
     size, rows = x.shape[0], dual.count[0]
     for k in range(size):
@@ -350,6 +352,7 @@ def newton_step(dual: Dual, x: Vector, price: float, barrier: float) -> None:
             dual.hessian[k, i] = 0.0
     for i in range(rows):
         p = dot(dual.rows[i], dual.point)
+        dual.moved[i] = p
         if dual.high[i] - dual.low[i] > EXACT:
             below, above = dual.below[i], dual.above[i]
             stiff_below, stiff_above = dual.push[i] / below, dual.pull[i] / above
@@ -375,9 +378,9 @@ def newton_step(dual: Dual, x: Vector, price: float, barrier: float) -> None:
     whiten(dual.hessian, dual.step, size)
     unwhiten(dual.hessian, dual.step, size)
     for i in range(rows):
-        dual.y[i] = dual.slope[i] + dual.curvature[i] * dot(dual.rows[i], dual.step)
-    for _ in range(2):
-        repair(dual, x)
+        along = dot(dual.rows[i], dual.step)
+        dual.moved[i] += along
+        dual.y[i] = dual.slope[i] + dual.curvature[i] * along
 
 
 @kernel
@@ -386,7 +389,7 @@ def take_step(dual: Dual, price: float, barrier: float) -> float:
     length, dual_length = 1.0, 1.0
     for i in range(dual.count[0]):
         if dual.high[i] - dual.low[i] > EXACT:
-            moved = dot(dual.rows[i], dual.point) + dot(dual.rows[i], dual.step)
+            moved = dual.moved[i]
             below, above = moved - dual.low[i] - dual.below[i], dual.high[i] - moved - dual.above[i]
             push = (price * dual.hits[i] + barrier - dual.push[i] * (dual.below[i] + below)) / dual.below[i]
             pull = (price * dual.misses[i] + barrier - dual.pull[i] * (dual.above[i] + above)) / dual.above[i]
@@ -394,16 +397,15 @@ def take_step(dual: Dual, price: float, barrier: float) -> float:
             length = shortened(length, dual.above[i], above)
             dual_length = shortened(dual_length, dual.push[i], push)
             dual_length = shortened(dual_length, dual.pull[i], pull)
+            dual.slope[i] = push  # the step that these two led to has been found
+            dual.curvature[i] = pull
     for i in range(dual.count[0]):
         if dual.high[i] - dual.low[i] > EXACT:
-            moved = dot(dual.rows[i], dual.point) + dot(dual.rows[i], dual.step)
-            below, above = moved - dual.low[i] - dual.below[i], dual.high[i] - moved - dual.above[i]
-            push = (price * dual.hits[i] + barrier - dual.push[i] * (dual.below[i] + below)) / dual.below[i]
-            pull = (price * dual.misses[i] + barrier - dual.pull[i] * (dual.above[i] + above)) / dual.above[i]
-            dual.below[i] += length * below
-            dual.above[i] += length * above
-            dual.push[i] += dual_length * push
-            dual.pull[i] += dual_length * pull
+            moved = dual.moved[i]
+            dual.below[i] += length * (moved - dual.low[i] - dual.below[i])
+            dual.above[i] += length * (dual.high[i] - moved - dual.above[i])
+            dual.push[i] += dual_length * dual.slope[i]
+            dual.pull[i] += dual_length * dual.curvature[i]
     for k in range(dual.point.shape[0]):
         dual.point[k] += length * dual.step[k]
     return min(length, dual_length)
@@ -555,6 +557,8 @@ def upper_cost(trials: Trials, cell: int, x: Vector, log_events: float, steps: i
     still = 0
     for _ in range(steps):
         newton_step(dual, x, price, barrier)
+        repair(dual, x)
+        repair(dual, x)
         value = dual_value(trials, dual, x, dual.y, price, least)
         still = 0 if value < bound - CLOSE_ENOUGH * abs(bound) else still + 1
         if value < bound:  # false for NaN

@@ -11,8 +11,8 @@ from tether.problem.problem import KnownState
 PAPER, CERTIFIED, DIRECTIONAL, ADAPTIVE, PLAIN = 0, 1, 2, 3, 4
 """Explorers of docs/theory.md section 5, ours between play and hope, and LSVI-UCB's plain bonus β‖x‖."""
 
-SMALLEST, MIXTURE, CLASSICAL, TUNED = 0, 1, 2, 3
-"""Where the cost radius comes from."""
+SMALLEST, MIXTURE, CLASSICAL, TUNED, MOVING = 0, 1, 2, 3, 4
+"""Where the cost radius comes from; MOVING is the smallest one whose target γ* need not stand still (section 13)."""
 
 TOLD, KNOWN, MEASURED = 0, 1, 2
 """What the learner is told of costs: γ* itself; the exact cost of safe actions; at most an error bar around them."""

@@ -1,11 +1,14 @@
 """The backward pass: lines 4-7 of Algorithm 1, with two stores of one plan.
 
 Tables keep the candidates of every known state and their quadratic forms, up to date in O(d) per candidate: for states
-that come back. A lean plan keeps Σφ by next state and asks the problem for candidates again, block by block: for states
-that hardly ever do. Both, and a decision in a state that no plan covers, call the same `choose`.
+that come back. A lean plan keeps Σφ by next state, and of candidates no more than KEPT_NUMBERS; it asks the problem for
+others again, block by block: for states that hardly ever come back. Both, and a decision in a state that no plan
+covers, call the same `choose`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +59,12 @@ UPDATE_LIMIT = 64
 """Forms are rebuilt after this many updates in any case."""
 
 BLOCK_NUMBERS = 1 << 16
-"""Numbers (candidates × d) that a lean plan holds at once: half a megabyte, which stays in the second-level cache."""
+"""Numbers (candidates × d) that a lean plan works on at once: half a megabyte, which stays in a processor's cache."""
+
+KEPT_NUMBERS = 1 << 23
+"""Numbers (candidates × d) that are remembered of visited states, so that the problem is asked for each once: 64 MB.
+
+A pooled plan holds as much again, and six numbers per candidate, while it is made."""
 
 
 @kernel
@@ -443,7 +451,8 @@ class Visited:
     """Distinct next states in the order of their first visit, and for each stage which of them it led to.
 
     Only states that stage g led to enter b_g = Σ rφ + Σ_{s'} V(s') Σ_{j : s'_j = s'} φ_j. So each stage keeps its own
-    next states with Σφ of each, O(visited × d), and asks for the value of no other. Their candidates are not kept.
+    next states with Σφ of each, O(visited × d), and asks for the value of no other. `kept` has D(s) of the first of
+    them, KEPT_NUMBERS numbers at most: it saves time, and nothing depends on it.
 
     `baseline_cost` (S, H, M) and `final_reward` (S,) are what was told of each state. `alarms` (A, 2) holds the
     (step, state) pairs where the last plan found the declared safe cost to contradict the data.
@@ -454,6 +463,8 @@ class Visited:
         self.stages, self.dimension = stages, dimension
         self.index: dict[StateKey, int] = {}
         self.states: list[State] = []
+        self.kept: dict[int, ActionSet] = {}
+        self._kept_numbers = 0
         self.alarms: NDArray[np.int64] = np.zeros((0, 2), dtype=np.int64)
         self._baseline_cost = np.full((room, horizon, constraints), np.nan)
         self._final_reward = np.full(room, np.nan)
@@ -501,7 +512,43 @@ class Visited:
         self._final_reward[number] = known.final_reward
         self.states.append(state)
         self.index[key] = number
+        self._keep(number, known.actions)
         return number
+
+    def known(self, key: StateKey) -> KnownState | None:
+        """What was said of a visited state, if its D(s) is kept."""
+        number = self.index.get(key, -1)
+        actions = self.kept.get(number)
+        if actions is None:
+            return None
+        return KnownState(key, actions, self._baseline_cost[number], float(self._final_reward[number]))
+
+    def actions(self, problem: Problem, number: int) -> ActionSet:
+        """D(s) of a visited state: as it was kept, or asked for."""
+        actions = self.kept.get(number)
+        if actions is None:
+            actions = problem.actions(self.states[number])
+            if actions.endpoints.shape[1] != problem.dimension:
+                raise InputError(
+                    f"state {self.states[number]!r} now has features of dimension {actions.endpoints.shape[1]}, "
+                    f"but d = {problem.dimension}: `actions` must answer alike whenever it is asked."
+                )
+            self._keep(number, actions)
+        return actions
+
+    def keep(self, problem: Problem, members: NDArray[np.int64]) -> int:
+        """Keep D(s) of as many of these states, in their order, as there is room for: returns how many."""
+        for place, number in enumerate(members.tolist()):
+            self.actions(problem, number)
+            if number not in self.kept:
+                return place
+        return len(members)
+
+    def _keep(self, number: int, actions: ActionSet) -> None:
+        size = actions.endpoints.size + actions.phi_0.size
+        if self._kept_numbers + size <= KEPT_NUMBERS:
+            self.kept[number] = actions
+            self._kept_numbers += size
 
     def _reach(self, stage: int, state: int) -> int:
         """A new row of a stage for a state that it had not led to yet."""
@@ -561,7 +608,11 @@ def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules,
     weigh_anew(costs, rules, scratch)
     horizon, stages = rules.horizon, len(values.log_det)
     fresh = new_plan(horizon, 0, problem.constraints, problem.dimension)
-    made, alarms = plan.made + 1, []
+    made, alarms, held = plan.made + 1, [], list[Block]()
+    if stages == 1 and horizon > 1:  # the same states at every step: all but w_h is computed once
+        reached = visited.members(0)
+        held = list(blocks_of(problem, visited, reached[: visited.keep(problem, reached)]))
+    in_held = sum(len(block.states) for block in held)
     following = np.zeros(len(visited.members(stages - 1)))
     for step in range(horizon - 1, -1, -1):
         stage, before = (step, step - 1) if stages > 1 else (0, 0)
@@ -572,7 +623,8 @@ def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules,
         fresh.value_radius[step] = value_radius_at(values, rules, step, stage)
         if step > 0:
             members = visited.members(before)
-            following, reasons = values_at(problem, (costs, values, rules), visited, members, fresh, step, made)
+            blocks = chain(held, blocks_of(problem, visited, members[in_held:]))
+            following, reasons = values_at((costs, values, rules), visited, blocks, fresh, step, made)
             alarms += [(step, int(state)) for state in members[reasons == ALARM]]
     visited.alarms = np.array(sorted(alarms), dtype=np.int64).reshape(-1, 2)
     changed = {
@@ -588,27 +640,36 @@ def solve(factor: Matrix, x: Vector) -> None:
     unwhiten(factor, x, x.shape[0])
 
 
+class Block(NamedTuple):
+    """Some states of a lean plan: their numbers, their candidates, and the buffers that fit them."""
+
+    states: NDArray[np.int64]
+    tables: Tables
+    scratch: Scratch
+
+
 def values_at(
-    problem: Problem,
     model: tuple[Costs, Values, Rules],
     visited: Visited,
-    members: NDArray[np.int64],
+    blocks: Iterable[Block],
     plan: Plan,
     step: int,
     made: NDArray[np.int64],
 ) -> tuple[Array, NDArray[np.int64]]:
-    """V_h of Eq. (10) at some states, and the reason of each choice: (n,), (n,). Memory does not grow with n."""
-    values, reasons = np.empty(len(members)), np.empty(len(members), dtype=np.int64)
+    """V_h of Eq. (10) at the states of some blocks, and the reason of each choice: (n,), (n,).
+
+    Forms that a block has already, from another step of the same stage, are used as they are.
+    """
+    values, reasons = [np.empty(0)], [np.empty(0, dtype=np.int64)]
     stage = step if len(model[1].log_det) > 1 else 0
-    for first, sets in _blocks(problem, visited, members):
-        states = members[first : first + len(sets)]
-        tables = tables_of(sets, visited.baseline_cost[states, step], visited.final_reward[states])
-        block = one_row(plan, step, len(sets), made)
-        choose_block(*model, tables, block, scratch_for(tables), step, stage)
-        values[first : first + len(sets)] = block.values[0]
-        reasons[first : first + len(sets)] = block.reason[0]
-        del tables, sets  # before the next block is made: memory stays that of one
-    return values, reasons
+    for states, tables, scratch in blocks:
+        tables.baseline_cost[0] = visited.baseline_cost[states, step]
+        chosen = one_row(plan, step, len(states), made)
+        choose_block(*model, tables, chosen, scratch, step, stage)
+        values.append(chosen.values[0])
+        reasons.append(chosen.reason[0])
+        del tables, scratch  # before the next block is made: memory stays that of one
+    return np.concatenate(values), np.concatenate(reasons)
 
 
 def one_row(plan: Plan, step: int, states: int, made: NDArray[np.int64]) -> Plan:
@@ -629,24 +690,20 @@ def scratch_for(tables: Tables) -> Scratch:
     return new_scratch(dimension, tables.baseline_cost.shape[2], rows, widest)
 
 
-def _blocks(problem: Problem, visited: Visited, members: NDArray[np.int64]) -> Iterator[tuple[int, list[ActionSet]]]:
-    """(position of the first state, D(s) of each) in blocks of about BLOCK_NUMBERS numbers."""
-    sets: list[ActionSet] = []
-    numbers, first = 0, 0
-    for at, state in enumerate(members):
-        actions = problem.actions(visited.states[state])
-        if actions.endpoints.shape[1] != problem.dimension:
-            raise InputError(
-                f"state {visited.states[state]!r} now has features of dimension {actions.endpoints.shape[1]}, "
-                f"but d = {problem.dimension}: `actions` must answer alike whenever it is asked."
-            )
-        sets.append(actions)
-        numbers += actions.endpoints.size
-        if numbers >= BLOCK_NUMBERS:
-            yield first, sets
-            sets, numbers, first = [], 0, at + 1
-    if sets:
-        yield first, sets
+def blocks_of(problem: Problem, visited: Visited, members: NDArray[np.int64]) -> Iterator[Block]:
+    """Some visited states in blocks of about BLOCK_NUMBERS numbers, without forms; one is made at a time."""
+    first, numbers, sets = 0, 0, list[ActionSet]()
+    for place, state in enumerate(members.tolist(), start=1):
+        sets.append(visited.actions(problem, state))
+        numbers += sets[-1].endpoints.size
+        if numbers >= BLOCK_NUMBERS or place == len(members):
+            yield _block(visited, members[first:place], sets)
+            first, numbers, sets = place, 0, []
+
+
+def _block(visited: Visited, states: NDArray[np.int64], sets: list[ActionSet]) -> Block:
+    tables = tables_of(sets, visited.baseline_cost[states, 0], visited.final_reward[states])
+    return Block(states, tables, scratch_for(tables))
 
 
 use(globals())

@@ -5,7 +5,7 @@ from math import log, sqrt
 import numpy as np
 
 from tether.kernels.compiled import kernel, use
-from tether.kernels.model import CLASSICAL, MIXTURE, TOLD, TUNED, Rules
+from tether.kernels.model import CLASSICAL, MIXTURE, MOVING, TOLD, TUNED, Rules
 from tether.kernels.ridge import Costs, Values
 
 
@@ -64,16 +64,19 @@ def cost_radius(costs: Costs, rules: Rules, stage: int, constraint: int) -> floa
         return 0.0
     if rules.radius_kind == TUNED:
         return rules.tuned_radius
-    log_det = costs.log_det[stage]
+    log_det, all_events = costs.log_det[stage], rules.events * costs.split[stage]
     noise, norm = rules.noise[constraint], rules.gamma_norm[constraint]
     bias = bias_radius(costs, stage, constraint)
     if rules.radius_kind == CLASSICAL:
-        return classical_radius(log_det, noise, rules.events, costs.ridge, norm) + bias
+        return classical_radius(log_det, noise, all_events, costs.ridge, norm) + bias
     if rules.radius_kind == MIXTURE:
-        return mixture_radius(log_det, noise, rules.events, costs.ridge, norm) + bias
+        return mixture_radius(log_det, noise, all_events, costs.ridge, norm) + bias
     # all the sets hold at once: any may be used at any time. The one root has half of δ, the grid the other half
-    best = mixture_radius(log_det, noise, 2.0 * rules.events, costs.ridge, norm)
-    events = 2.0 * rules.events * costs.grid.shape[1]
+    if rules.radius_kind == MOVING:  # the target of the one root must stand still, so that two roots have its half
+        best = classical_radius(log_det, noise, 2.0 * all_events, costs.ridge, norm)
+    else:
+        best = mixture_radius(log_det, noise, 2.0 * all_events, costs.ridge, norm)
+    events = 2.0 * all_events * costs.grid.shape[1]
     lag = log_det - costs.grid_at[stage]
     for j in range(costs.grid.shape[1]):
         grown_by, ridge = costs.grid_log_det[stage, j] + lag, costs.grid[stage, j]

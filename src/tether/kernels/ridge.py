@@ -117,6 +117,7 @@ class Costs:
     least: Vector  # a lower bound on the least eigenvalue of V = A − λI (G,)
     grid_log_det: Matrix  # log det(I + V/λ_j), when `least` was computed (G, J)
     grid_at: Vector  # log_det at that time (G,)
+    split: Vector  # 1 / the part of δ that this regression has, where others take turns with it: section 13 (G,)
     facts: Facts
     owed: Pending
 
@@ -185,6 +186,7 @@ def new_costs(stages: int, dimension: int, constraints: int, ridge: float) -> Co
         least=np.zeros(stages),
         grid_log_det=np.zeros((stages, len(GRID))),
         grid_at=np.zeros(stages),
+        split=np.ones(stages),
         facts=new_facts(stages, dimension, constraints),
         owed=new_pending(stages, dimension),
     )

@@ -64,6 +64,9 @@ COLUMNS: dict[Per, tuple[str, ...]] = {
 }
 """One number per episode, or per interaction unit in studies that count steps in units."""
 
+WATCHED = ("cost_ratio", "safe_value", "misfit_ratio")
+"""What a run with watches also holds: the largest true cost over τ, V^{a_0}(s_1), the largest known ε over τ."""
+
 MANIFEST = "study.json"
 RUNS = "runs"
 
@@ -85,6 +88,8 @@ class CellInfo:
     value_radius_origin: str
     units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Schedule
     watches: tuple[str, ...] = ()  # see simulate.Witness
+    own: str = ""  # "episode" or "realised" where the agent promises that, and not the cost of each step
+    instance: str = ""  # hash of the first seed's instance: another one is another world
     repeats: int = 1  # runs per instance; run number = seed * repeats + repeat
     first: int | None = None  # only so many of the study's seeds
 
@@ -105,9 +110,11 @@ class CellInfo:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """What a run of this cell holds: those of COLUMNS, and per watch its alarm and the violations it leaves."""
+        """What a run of this cell holds: those of COLUMNS, per watch its alarm and the violations it leaves, and by how
+        much the agent's own constraint is exceeded, if that is another one."""
         extra = [f"{what}_{watch}" for watch in self.watches for what in ("alarm", "violations")]
-        return (*COLUMNS[self.per], *(["cost_ratio"] if extra else []), *extra)
+        own = ["own_excess"] if self.own else []
+        return (*COLUMNS[self.per], *(WATCHED if extra else ()), *extra, *own)
 
     def runs(self, seeds: Sequence[int]) -> list[int]:
         """The numbers of the runs over these seeds; a seed's own number where nothing is repeated."""

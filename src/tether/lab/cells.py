@@ -1,6 +1,7 @@
 """From a study to its cells: worlds and agents by name, each cell described by what a first decision says, and the
 paper's assumptions looked up in every world and seed."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -48,7 +49,7 @@ def places_of(study: Study) -> Iterator[Place]:
     for choice in study.worlds:
         for options, varied in choice.combinations():
             checked = checked_options(f"world {choice.name!r}", options, WORLDS.get(choice.name).options)
-            label = _label(choice, varied) if len(study.worlds) > 1 or choice.grid else ""
+            label = choice.named(varied) if len(study.worlds) > 1 or choice.grid else ""
             description = " ".join([choice.name, *(f"{key}={value}" for key, value in varied.items())])
             yield Place(choice.name, checked, label, description)
 
@@ -59,6 +60,8 @@ def cells_of(study: Study) -> list[CellInfo]:
     for place in places_of(study):
         instances: dict[str, World] = {}
         for agent in study.agents:
+            if agent.only and (place.label or place.world) not in agent.only:
+                continue
             wanted = {**place.options, **agent.world_options}  # an agent may ask for another variant of the world
             own = place._replace(
                 options=checked_options(f"world {place.world!r}", wanted, WORLDS.get(place.world).options)
@@ -72,22 +75,11 @@ def cells_of(study: Study) -> list[CellInfo]:
                     raise type(error)(f"world {place.label or place.world}: {error}") from error
             for options, varied in agent.combinations():
                 checked = checked_options(f"agent {agent.name!r}", options, AGENTS.get(agent.name).options)
-                cells.append(_cell(study, own, instances[key], agent, checked, _label(agent, varied)))
+                cells.append(_cell(study, own, instances[key], agent, checked, agent.named(varied)))
     for label, count in Counter(cell.label for cell in cells).items():
         if count > 1:
             raise InputError(f"two cells of study {study.name!r} are called {label!r}: give them different labels.")
     return cells
-
-
-def _label(choice: Choice, varied: Mapping[str, Any]) -> str:
-    """The given label with {option} filled in; varied options that it does not mention are appended."""
-    template = choice.label or choice.name
-    try:
-        text = template.format(**{**choice.options, **varied})
-    except (KeyError, IndexError, ValueError) as error:
-        raise InputError(f"label {template!r} names an option that is not set: {error}") from None
-    unsaid = [f"{name}={value}" for name, value in varied.items() if "{" + name not in template]
-    return " ".join([text, *unsaid])
 
 
 def _cell(study: Study, place: Place, instance: World, choice: Choice, options: dict[str, Any], label: str) -> CellInfo:
@@ -116,6 +108,9 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
         identity["units"] = units.model_dump()
     if choice.watches:
         identity["watches"] = choice.watches
+    own = "realised" if instance.problem.limit == "realised" else ""
+    if kind.row is not None and kind.row.track == "episode":
+        own = "episode"
     return CellInfo(
         key=spec_hash(identity),
         agent=choice.name,
@@ -130,16 +125,26 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
         value_radius_origin=decision.value_radius.origin,
         units=None if units is None else units.model_dump(),
         watches=tuple(choice.watches),
+        own=own,
+        instance=instance_hash(linear_of(instance)),
         repeats=choice.repeats,
         first=choice.first,
     )
 
 
+def instance_hash(world: LinearMDP) -> str:
+    """Eight digits that change when an instance does: its features, its truth, and what the learner is told."""
+    problem = world.problem
+    told = (problem.horizon, problem.threshold, problem.noise, problem.reward_noise, problem.confidence, problem.limit)
+    truth = (world.phi_0, world.endpoints, world.true_theta, world.true_gamma, world.true_mu, world.initial)
+    return spec_hash([told, [hashlib.sha256(array.tobytes()).hexdigest() for array in truth]])[:8]
+
+
 def _radius_name(radius: Radius, chosen: Any) -> str:
-    """A tuned β by its number, or by the name of the rule that sets it."""
-    if radius.origin != "tuned":
-        return f"β {radius.origin}"
-    return f"β {chosen}, tuned" if isinstance(chosen, str) else f"β={radius.value:g} tuned"
+    """A tuned β by its number, one that nobody tuned by the name of the rule that sets it."""
+    if radius.origin == "tuned":
+        return f"β={radius.value:g} tuned"
+    return f"β {chosen}, default" if radius.origin == "default" else f"β {radius.origin}"
 
 
 # `tether check STUDY`

@@ -8,7 +8,8 @@ A package registers a `WorldKind` in the group "tether.worlds" or an `AgentKind`
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tether.agents.agent import Agent
+    from tether.agents.relatives import Row
     from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
 
     World = LinearMDP | MisspecifiedMDP
@@ -91,7 +93,8 @@ class AgentKind:
 
     With `draws` it is build(world, options, rng), where rng is the seed's "agent" stream.
     An agent is any object with plan, act and observe (tether.agents.agent.Agent). `explorer` names where its optimism
-    comes from; whether its radii are the theorem's or tuned is read from its own decisions.
+    comes from; whether its radii are the theorem's or tuned is read from its own decisions. One with a `row` is in the
+    league.
     """
 
     summary: str
@@ -99,6 +102,21 @@ class AgentKind:
     build: "Callable[..., Agent]"
     explorer: Callable[[Options], str] = lambda options: "plain"
     draws: bool = False
+    row: "Row | None" = None
+
+    @classmethod
+    def of_method(cls, method: Any) -> "AgentKind":
+        """From the class of a relative (tether.agents.relatives): Method(problem, config, seed=...) with a `row`."""
+        made = cls.of(
+            method.config_type,
+            lambda world, options, rng: method(
+                world.problem, method.config_type(**options), seed=int(rng.integers(2**63))
+            ),
+            summary=f"{method.row.title}: {method.row.citation}.",
+            explorer=lambda options: "relative",
+            draws=True,
+        )
+        return replace(made, row=method.row)
 
     @classmethod
     def of(
@@ -124,19 +142,31 @@ Kind = TypeVar("Kind", bound=WorldKind | AgentKind)
 
 
 class Registry(Generic[Kind]):
-    """Names to kinds. Nothing is imported before it is asked for."""
+    """Names to kinds. Nothing is imported before it is asked for.
 
-    def __init__(self, what: str, kind: type[Kind], group: str, shipped: Mapping[str, Callable[[], Kind]]) -> None:
-        self.what, self.kind, self.group, self.shipped = what, kind, group, dict(shipped)
+    `more` finds further shipped ones; it is called for names that are not among those of `shipped`.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        kind: type[Kind],
+        group: str,
+        shipped: Mapping[str, Callable[[], Kind]],
+        more: Callable[[], Mapping[str, Callable[[], Kind]]] = dict,
+    ) -> None:
+        self.what, self.kind, self.group, self.shipped, self.more = what, kind, group, dict(shipped), more
 
     def names(self) -> list[str]:
         """What is shipped, then what other packages add."""
-        return [*self.shipped, *(point.name for point in self._plugins() if point.name not in self.shipped)]
+        ours = [*self.shipped, *self.more()]
+        return [*ours, *(point.name for point in self._plugins() if point.name not in ours)]
 
     def get(self, name: str) -> Kind:
         """The kind of that name, or an error that names the nearest one."""
-        if name in self.shipped:
-            return self.shipped[name]()
+        shipped = self.shipped if name in self.shipped else self.more()
+        if name in shipped:
+            return shipped[name]()
         for point in self._plugins():
             if point.name == name:
                 return self._loaded(point)
@@ -210,7 +240,20 @@ def _heating_twin() -> WorldKind:
         return heating_twin(rng, opens=episodes // 2, draught=draught)
 
     summary = "Heating whose model is wrong: a window stays open from half-way on."
-    return WorldKind(summary, {"episodes": Option(int, 2000), "draught": Option(float, 1.8)}, build)
+    return _twin(WorldKind(summary, {"episodes": Option(int, 2000), "draught": Option(float, 1.8)}, build))
+
+
+def _twin(kind: WorldKind) -> WorldKind:
+    """A misspecified world with the option that its learner knows the misfit ε."""
+
+    def build(rng: "np.random.Generator", *, knows_misfit: bool = False, **options: Any) -> "World":
+        from tether.lab.worlds.misfit import knowing_misfit
+
+        twin: Any = kind.build(rng, **options)
+        made: World = knowing_misfit(twin) if knows_misfit else twin
+        return made
+
+    return replace(kind, options={**kind.options, "knows_misfit": Option(bool, False)}, build=build)
 
 
 def _agent(
@@ -237,6 +280,13 @@ def _always_safe() -> AgentKind:
     return AgentKind(summary, {}, build, lambda options: "none")
 
 
+def _relatives() -> dict[str, Callable[[], AgentKind]]:
+    """The methods of others, each by its own `kind`."""
+    from tether.agents.relatives import methods
+
+    return {method.kind: partial(AgentKind.of_method, method) for method in methods()}
+
+
 WORLDS = Registry(
     "world",
     WorldKind,
@@ -250,6 +300,9 @@ WORLDS = Registry(
             "synthetic:not_star_convex",
             "Two actions that teach nothing about each other: why Assumption 5 is needed.",
         ),
+        "streaming": _world("cmdp:streaming", "A media server whose budget of fast sends is one per episode."),
+        "inventory": _world("cmdp:inventory", "A shop whose budget for orders and storage is one per episode."),
+        "random-cmdp": _world("cmdp:random_cmdp", "Random linear MDPs with a budget per episode."),
         "dosing": _world(
             "dosing:dosing",
             "Dose titration: toxicity under τ at every visit, reward is quality of life.",
@@ -277,9 +330,31 @@ WORLDS = Registry(
                 cost=100.0,
             ),
         ),
-        "dosing-twin": _world("dosing:dosing_twin", "Dosing whose model is wrong: toxicity is convex in the dose."),
+        "bottling": _world(
+            "bottling:bottling",
+            "Bottling line: the chance of a stoppage, seen as yes or no, under τ every hour; reward is output.",
+            Meaning(
+                title="Bottling line",
+                episode="line, four hours between two services",
+                unit="bottles",
+                gain="bottles per four hours",
+                reward=6000.0,  # per hour, of which the world's reward is a share
+                harm="percentage points",
+                cost=100.0,
+            ),
+        ),
+        "dosing-twin": lambda: _twin(
+            _world("dosing:dosing_twin", "Dosing whose model is wrong: toxicity is convex in the dose.")()
+        ),
         "heating-twin": _heating_twin,
-        "ad-load-twin": _world("ad_load:ad_load_twin", "Ad load whose model is wrong: patience ends at a threshold."),
+        "ad-load-twin": lambda: _twin(
+            _world("ad_load:ad_load_twin", "Ad load whose model is wrong: patience ends at a threshold.")()
+        ),
+        "hutchinson": _world("hutchinson:hutchinson", "Bandits in the plane: the draws of Hutchinson et al. (2024)."),
+        "contexts": _world("contexts:contexts", "A bandit with contexts whose measured costs are limited."),
+        "circulant": _world(
+            "circulant:circulant", "A bandit whose rays are shifts of one: Pacchiano et al.'s instance."
+        ),
     },
 )
 AGENTS = Registry(
@@ -320,7 +395,16 @@ AGENTS = Registry(
         ),
         "always-safe": _always_safe,
     },
+    _relatives,
 )
+
+
+def row_of(agent: str) -> "Row | None":
+    """What the league says of an agent; results may name agents that are not installed here."""
+    try:
+        return AGENTS.get(agent).row
+    except TetherError:
+        return None
 
 
 def meaning_of(world: str) -> Meaning | None:

@@ -37,6 +37,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     storage.make_folder(folder)
     content = {f"{chart.name}.{kind}": data for chart in charts for kind, data in render(chart, tuple(FORMATS)).items()}
     content |= {f"{picture.name}.png": picture.draw(PRINT_DPI) for picture in view.pictures(results)}
+    content |= view.files(results)
     for name, data in content.items():
         storage.write_atomically(folder / name, data)
     return [folder / name for name in content]

@@ -24,7 +24,16 @@ from tether.kernels.compiled import KERNEL
 from tether.lab import books, cells, storage
 from tether.lab.books import MANIFEST, RUNS, CellInfo
 from tether.lab.engines import Engine
-from tether.lab.simulate import Witness, World, linear_of, simulate, simulate_any, simulate_stepwise, simulate_units
+from tether.lab.simulate import (
+    OwnConstraint,
+    Witness,
+    World,
+    linear_of,
+    simulate,
+    simulate_any,
+    simulate_stepwise,
+    simulate_units,
+)
 from tether.lab.specs import Schedule, Study, spec_hash
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.records import Array
@@ -140,12 +149,16 @@ def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dic
     instance = unit.seed // info.repeats
     world = _world(info.world, json.dumps(info.world_options, sort_keys=True), episodes, instance)
     agent = cells.build_agent(info.agent, info.options, world, episodes, streams)
-    clock, witness = _Clock(tell), None
+    clock = _Clock(tell)
+    witness: Witness | None = None
     kept: Any
     if info.units is not None:
         if not isinstance(agent, RslucbQvi | AlwaysSafe) or linear_of(world) is not world:
             raise TetherError(f"interaction units are for randomised agents in linear worlds, unlike {info.label}.")
         kept = simulate_units(linear_of(world), agent, episodes, streams, Schedule(**info.units), clock.progress)
+    elif isinstance(world, LinearMDP) and info.own:
+        witness = OwnConstraint(world, info.own, episodes)
+        kept = simulate_any(world, agent, episodes, streams, clock.progress, witness)
     elif isinstance(world, LinearMDP) and not info.watches:
         if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
             kept = simulate(world, agent, episodes, streams, clock.progress)

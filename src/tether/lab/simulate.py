@@ -43,8 +43,8 @@ from tether.lab.episodes import (
 )
 from tether.lab.specs import Schedule
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP, MisspecifiedMDP, Streams
-from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_values
-from tether.records import Array, Decision, StarAction, Transition
+from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_costs, policy_values
+from tether.records import Array, Decision, StarAction, State, Transition
 
 EPISODES_A_BLOCK = 500
 """Episodes between two reports of progress."""
@@ -96,7 +96,8 @@ def simulate(
     """Run `episodes` episodes, in compiled blocks unless the agent watches single outcomes."""
     _check_deterministic(agent)
     agent.register(range(world.state_count))
-    if agent.likelihoods is not None:  # what is played was cut after it was planned: its value is found by asking
+    if agent.decides_afresh or world.problem.noise_scales:
+        # what is played is certified after it was planned: its value is found by asking; or noise follows the length
         return simulate_any(world, agent, episodes, streams, progress)
     if agent.watches_outcomes:
         return simulate_stepwise(world, agent, episodes, streams, progress)
@@ -132,8 +133,11 @@ def simulate_stepwise(
 ) -> Books:
     """The same run through plan, act and observe. It reads like Algorithm 1 and is what a live system does."""
     _check_deterministic(agent)
-    if agent.likelihoods is not None:
-        raise InputError("these books take values from the plan, which bounded costs cut afterwards: use simulate_any.")
+    if agent.decides_afresh:
+        raise InputError(
+            "these books take values from the plan, but what is played is certified afterwards (bounded costs, or "
+            "costs that drift): use simulate_any."
+        )
     linear = linear_of(world)
     agent.register(range(linear.state_count))
     truth, books = truth_of(linear), np.zeros((len(Books._fields), episodes))
@@ -173,9 +177,12 @@ def simulate_any(
     for episode in range(episodes):
         state = world.reset(streams)
         agent.plan()
-        books.value[episode] = policy_values(linear, _features(linear, agent))[0, state]
+        features = _features(linear, agent, state)
+        books.value[episode] = policy_values(linear, features)[0, state]
         books.optimal_value[episode] = optimal[state]
         books.worst_cost[episode] = -np.inf
+        if witness is not None:
+            witness.plan(episode, state, features)
         for step in range(linear.problem.horizon):
             decision = agent.act(step, state)
             transition = _outcome(world, decision, streams, episode)
@@ -200,14 +207,24 @@ def _outcome(world: World, decision: Decision, streams: Streams, episode: int) -
     return world.step(decision, streams)
 
 
-def _features(world: LinearMDP, agent: Agent) -> Array:
-    """What the agent would play everywhere, on average: (H, S, d)."""
-    if isinstance(agent, RslucbQvi | AlwaysSafe):
-        return agent.planned_features(range(world.state_count))
-    steps, states = range(world.problem.horizon), range(world.state_count)
-    # an agent of one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
-    ask = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
-    return np.array([[ask(step, state).mean_feature for state in states] for step in steps])
+def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
+    """What the agent would play everywhere, on average, in an episode that begins in the state `first`: (H, S, d)."""
+    if hasattr(agent, "planned_features") and not getattr(agent, "decides_afresh", False):
+        planned: Array = agent.planned_features(range(world.state_count))
+        return planned
+    features = np.zeros((world.problem.horizon, world.state_count, world.problem.dimension))
+    if isinstance(agent, LeastSquaresAgent):
+        ask = agent.peek_feature
+    else:  # one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
+        asked = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
+
+        def ask(step: int, state: State) -> Array:
+            return asked(step, state).mean_feature
+
+    for step in range(world.problem.horizon):
+        for state in range(world.state_count) if step else (first,):
+            features[step, state] = ask(step, state)
+    return features
 
 
 def _note(books: Books, episode: int, decision: Decision, reward: float, world: LinearMDP) -> None:
@@ -236,19 +253,27 @@ class Witness:
         self._world, self._threshold = world, np.array(world.problem.threshold)
         self._watches = {name: Monitor(world.problem, pooled=name == "pooled") for name in watches}
         self._alarms = dict.fromkeys(watches, 0)  # steps until the alarm; 0: none
-        self._violations, self._ratio = np.zeros((2, episodes))
+        self._violations, self._ratio, self._default = np.zeros((3, episodes))
         self._excess = np.full(episodes, -np.inf)
+        linear = linear_of(world)
+        self._safe_values = policy_values(linear, np.tile(linear.phi_0, (linear.problem.horizon, 1, 1)))[0]  # (S,)
+
+    def plan(self, episode: int, state: int, features: Array) -> None:
+        """The policy of an episode (H, S, d), and where it starts: of no interest to a watch."""
 
     def see(self, episode: int, decision: Decision, outcome: Transition) -> None:
         """One step of the run."""
         cost = self._true_cost(decision, episode)
+        if decision.step == 0:
+            self._default[episode] = self._safe_values[decision.state]
         self._violations[episode] += float((cost > self._threshold + SAFE_TOLERANCE).any())
         self._excess[episode] = max(self._excess[episode], float((cost - self._threshold).max()))
         self._ratio[episode] = max(self._ratio[episode], float((cost / self._threshold).max()))
         seen = np.atleast_1d(np.asarray(outcome.cost, dtype=np.float64))
         for name, watch in self._watches.items():
             if watch.alarm is None:
-                watch.observe(decision.step, decision.feature, seen, outcome.reward, decision.state)
+                told = decision.step, decision.feature, seen, outcome.reward, decision.state, decision.is_baseline
+                watch.observe(*told)
                 if watch.alarm is not None:
                     self._alarms[name] = episode * self._world.problem.horizon + decision.step + 1
 
@@ -260,14 +285,46 @@ class Witness:
         return cost
 
     def columns(self) -> dict[str, Array]:
-        """Per episode (K,): true violations and costs; per watch its alarm, and the violations that it leaves."""
+        """Per episode (K,): true violations and costs, the exact value of always playing a_0, the largest known ε/τ;
+        per watch its alarm, and the violations that it leaves."""
         made = {"violations": self._violations, "worst_cost": self._excess, "cost_ratio": self._ratio}
+        misfit = float(np.max(np.divide(self._world.problem.misfit, self._threshold)))
+        made |= {"safe_value": self._default, "misfit_ratio": np.full(len(self._default), misfit)}
         return made | alarm_columns(self._violations, self._alarms, self._world.problem.horizon)
 
     @property
     def alarms(self) -> dict[str, str]:
         """What each watch said, where it tripped."""
         return {name: str(watch.alarm) for name, watch in self._watches.items() if watch.alarm is not None}
+
+
+class OwnConstraint(Witness):
+    """By how much the constraint that an agent itself promises is exceeded: positive where it is broken.
+
+    "episode": the exact expected cost of the episode's policy from its first state minus Hτ, the largest over the
+    constraints. "realised": the largest measured cost of the episode minus τ.
+    """
+
+    def __init__(self, world: LinearMDP, own: str, episodes: int) -> None:
+        super().__init__(world, (), episodes)
+        self._linear, self._own = world, own
+        self._own_excess = np.full(episodes, -np.inf)
+
+    def plan(self, episode: int, state: int, features: Array) -> None:
+        """The policy is known: so is its expected cost."""
+        if self._own == "episode":
+            expected = policy_costs(self._linear, features)[0, state]
+            self._own_excess[episode] = (expected - self._linear.problem.horizon * self._threshold).max()
+
+    def see(self, episode: int, decision: Decision, outcome: Transition) -> None:
+        """What was measured."""
+        if self._own == "realised":
+            excess = float((np.atleast_1d(np.asarray(outcome.cost, dtype=np.float64)) - self._threshold).max())
+            self._own_excess[episode] = max(self._own_excess[episode], excess)
+
+    def columns(self) -> dict[str, Array]:
+        """Per episode (K,)."""
+        return {"own_excess": self._own_excess}
 
 
 def alarm_columns(violations: Array, alarms: Mapping[str, int], horizon: int) -> dict[str, Array]:
@@ -334,6 +391,13 @@ def simulate_units(
     progress: Progress = lambda done: None,
 ) -> UnitBooks:
     """Run `units` interaction units of an agent that knows the states 0..S-1 in this order."""
+    if agent.blocks is not None:
+        raise InputError("interaction units play what was planned, which is not certified any more where costs drift.")
+    if isinstance(agent, RslucbQvi) and agent.likelihoods is not None:
+        raise InputError(
+            'interaction units play plans as they are, but with cost_kind="bounded" a plan is a guess that each '
+            "decision cuts to what is proven: use simulate_any, or noise=0.5."
+        )
     agent.register(range(world.state_count))
     lake, books = lake_of(world), UnitBooks(*(np.zeros(units) for _ in UnitBooks._fields))
     counted = np.zeros((7, units))

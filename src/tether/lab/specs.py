@@ -18,7 +18,7 @@ options = { explorer = "directional" }
 import hashlib
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -59,8 +59,9 @@ class Schedule(Spec):
 class Choice(Spec):
     """A world or an agent by name, with fixed options and a grid of options to vary.
 
-    An agent may have its own `units`, may play every instance `repeats` times or only the `first` few, and may stay
-    out of quick studies. `watches` are monitors of the cost model that look on without stopping it.
+    Either may stay out of quick studies. An agent may have its own `units`, may play every instance `repeats` times or
+    only the `first` few, and may stay out of all worlds but `only` some, by their labels. `watches` are monitors of
+    the cost model that look on without stopping it.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Choice(Spec):
     repeats: int = Field(default=1, ge=1)
     first: int | None = Field(default=None, ge=1)  # only so many of the study's seeds
     in_quick: bool = True
+    only: list[str] = []
     watches: list[Literal["per-step", "pooled"]] = []
 
     @model_validator(mode="after")
@@ -85,6 +87,16 @@ class Choice(Spec):
         """(all options, the varied ones) for every point of the grid."""
         points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         return [({**self.options, **point}, point) for point in points]
+
+    def named(self, varied: Mapping[str, Any]) -> str:
+        """The given label with {option} filled in; varied options that it does not mention are appended."""
+        template = self.label or self.name
+        try:
+            text = template.format(**{**self.options, **varied})
+        except (KeyError, IndexError, ValueError) as error:
+            raise InputError(f"label {template!r} names an option that is not set: {error}") from None
+        unsaid = [f"{name}={value}" for name, value in varied.items() if "{" + name not in template]
+        return " ".join([text, *unsaid])
 
 
 class Quick(Spec):
@@ -118,8 +130,35 @@ class Study(Spec):
         if quick:
             small = self.quick or Quick(episodes=min(self.episodes, 1000), seeds=min(self.seeds, 3))
             agents = [{**agent.model_dump(), "repeats": 1} for agent in self.agents if agent.in_quick]
-            changes |= {"episodes": small.episodes, "seeds": small.seeds, "agents": agents}
+            worlds = [world.model_dump() for world in self.worlds if world.in_quick]
+            changes |= {"episodes": small.episodes, "seeds": small.seeds, "agents": agents, "worlds": worlds}
         return type(self).model_validate({**self.model_dump(), **changes})
+
+    @property
+    def world_labels(self) -> list[str]:
+        """Every world at every point of its grid, by its label."""
+        return [world.named(varied) for world in self.worlds for _, varied in world.combinations()]
+
+    def narrowed(self, agents: Sequence[str], worlds: Sequence[str]) -> Self:
+        """The same study with some of its agents, by name or label, and some of its worlds, by label; [] is all."""
+        for what, wanted, known in (
+            ("agent", agents, [name for each in self.agents for name in (each.name, each.label)]),
+            ("world", worlds, self.world_labels),
+        ):
+            for name in wanted:
+                if name not in known:
+                    raise InputError(f"study {self.name!r} has no {what} {name!r}{nearest(name, known)}")
+        data = self.model_dump()
+        if agents:
+            data["agents"] = [each for each in data["agents"] if {each["name"], each["label"]} & set(agents)]
+        if worlds:
+            data["worlds"] = [
+                {**world.model_dump(), "label": world.named(varied), "options": options, "grid": {}}
+                for world in self.worlds
+                for options, varied in world.combinations()
+                if world.named(varied) in worlds
+            ]
+        return type(self).model_validate(data)
 
     def joined_by(self, agents: Sequence[str]) -> Self:
         """The same study with further agents beside its own, by their registered names and at their defaults."""

@@ -8,7 +8,7 @@ from typing import Any
 from tether.lab.books import Cell, Results
 from tether.lab.plots import Chart, radius_note
 
-ORIGINS = {"theorem": "theorem", "tuned": "tuned", "exact": "exact (told γ*)", "none": "none"}
+ORIGINS = {"theorem": "theorem", "default": "default", "tuned": "tuned", "exact": "exact (told γ*)", "none": "none"}
 """Where a radius comes from, in words."""
 
 
@@ -48,13 +48,17 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """How results are judged, drawn and tabulated. `summary` says in a sentence what a table's rows are."""
+    """How results are judged, drawn and tabulated. `summary` says in a sentence what a table's rows are.
+
+    `files` are written beside the figures, by name.
+    """
 
     charts: Callable[[Results], list[Chart]]
     claims: Callable[[Results], list[Claim]]
     table: Callable[[Results], Table]
     summary: Callable[[Results, list[dict[str, Any]]], str]
     pictures: Callable[[Results], list[Picture]] = lambda results: []
+    files: Callable[[Results], dict[str, bytes]] = lambda results: {}
 
 
 def counted(count: int, noun: str) -> str:

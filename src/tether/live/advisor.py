@@ -6,9 +6,9 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -20,6 +20,7 @@ from tether.agents.slucb import SlucbConfig
 from tether.agents.state_file import fingerprint
 from tether.errors import AlteredLog, InputError, StoreError, TetherError
 from tether.kernels.compiled import KERNEL
+from tether.live.binding import WAY_OUT, check_decisions, is_same, listed_sketches
 from tether.live.judge import Outcome, Question, halt, judge, recorded, safe_decision
 from tether.live.log import open_store
 from tether.live.log.chain import Appended, Draft, Entry, Store, canonical
@@ -67,6 +68,12 @@ FIRST = "configured:first"
 
 REMEMBERED = 2000
 """Decisions kept at hand for their outcomes; older ones are found in the log."""
+
+FAILED = "The problem's functions failed: the program's own log has the error, and the safe action is played meanwhile."
+"""What callers are told of it."""
+
+MEND_AFTER, MEND_EVERY = 0.25, 30.0
+"""Seconds after which the log is read anew when the problem's functions have failed: the first time, and at most."""
 
 Answer = LiveDecision | Recorded | BaseException | None
 """What becomes of a request; None for an event that is only to be logged."""
@@ -151,15 +158,20 @@ class Advisor:
         self._recent: OrderedDict[str, DecisionMade] = OrderedDict()  # decisions that wait for their outcomes
         self._arrived: dict[int, tuple[Entry, Event]] = {}  # written here, waiting for the entries before them
         self._notes: list[Event] = []
+        self._under_way: set[str] = set()  # decisions other than a_0 between `prepare` and `commit`
+        self._latch: Stopped | None = None  # the last stop that was ordered here, and the entry that it became
+        self._latch_seq = math.inf
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._store_error = ""
+        self._failure = ""  # why the replica cannot be used: the problem's functions failed while an entry was applied
+        self._closed = threading.Event()
         self._store = open_store(store)
         first = settings_of(self._store)
         self._replica = self._start(
             first, config, algorithm or ("slucb-qvi" if first is None else first.algorithm), watch
         )
         self._configure(first, guards)
-        self._snapshot_at = self._replica.head.seq
+        self._snapshot_at = self._replica.saved_at
         self._after_outcome()
         if first is None and mode != "shadow":
             self.promote(mode, by="Advisor(mode=...)", why="the mode that a new log was started with")
@@ -170,8 +182,12 @@ class Advisor:
         """The replica at the end of the log, which belongs to one problem and one configuration."""
         if config is None:
             config = live_config(self.problem, algorithm) if first is None else SlucbConfig(**first.config)
+        listed = listed_sketches(self.problem)
+        if first is not None and is_same(listed, first.listed):
+            listed = first.listed  # but for rounding
         self._settings = Configured(
             problem=fingerprint(self.problem),
+            listed=listed,
             algorithm=algorithm,
             config=asdict(config),
             guards=Guards().to_json(),
@@ -182,8 +198,9 @@ class Advisor:
         )
         if first is not None:
             _check_settings(first, self._settings)
-        learner = partial(Learner, self.problem, config, algorithm=algorithm, watch=watch, states=self.states)
-        return load(self._store, learner)
+        self._is_bound = first is None or check_decisions(self._store, self.problem, self.states)
+        self._learner = partial(Learner, self.problem, config, algorithm=algorithm, watch=watch, states=self.states)
+        return load(self._store, self._learner)
 
     def _configure(self, first: Configured | None, guards: Guards | None) -> None:
         """Log what this advisor was started with, if the log does not say so yet."""
@@ -266,8 +283,10 @@ class Advisor:
         *,
         key: str | None = None,
         observed_at: float | None = None,
+        caller: str | None = None,
     ) -> Question:
-        """A request for a decision, for `prepare`: its state as the log will hold it, the time, and a new id."""
+        """A request for a decision, for `prepare`: its state as the log will hold it, the time, and a new id. A `key`
+        belongs to its `caller`."""
         if key is not None and not (isinstance(key, str) and 1 <= len(key) <= 400):
             raise InputError(f"key must be a string of 1 to 400 characters, or None, but is {key!r:.80}.")
         if episode is not None and (not isinstance(episode, str | int) or isinstance(episode, bool)):
@@ -277,7 +296,8 @@ class Advisor:
         logged, again = as_logged(self.states, state)
         step = int(step) if isinstance(step, int) or hasattr(step, "__index__") else step
         seen = None if observed_at is None else float(observed_at)
-        return Question(self._ids(), key, detached(episode), step, again, logged, seen, float(self._clock()), state)
+        now = float(self._clock())
+        return Question(self._ids(), key, detached(episode), step, again, logged, seen, now, state, caller)
 
     def prepare(self, requests: Iterable[Question | Outcome | Event]) -> Batch:
         """The first half: judge questions and check outcomes. Nothing is written, and each fails for itself.
@@ -300,6 +320,8 @@ class Advisor:
         for item in batch.items:
             end = start + len(item.drafts)
             answers.append(self._committed(item, written if isinstance(written, StoreError) else written[start:end]))
+            if isinstance(item.request, Question):
+                self._under_way.discard(item.request.id)
             start = end
         return answers
 
@@ -309,7 +331,7 @@ class Advisor:
         with self._lock:
             notes, self._notes = tuple(self._notes), []
             limit = self._replica.ledger.guards.lost_after
-            if limit is None:
+            if limit is None or self._failure:
                 return notes
             late = self._replica.learner.agent.order.older_than(float(self._clock()) - limit)
         why = f"no outcome within {limit:g} s"
@@ -338,6 +360,8 @@ class Advisor:
         error: BaseException | None = None
         try:
             match request:
+                case Question() if self._failure:
+                    return Item(request)
                 case Question():
                     events = self._judged(request)
                 case Outcome():
@@ -352,11 +376,17 @@ class Advisor:
         """The decision, after the gate's refusal if there was one."""
         with self._lock:
             self._look_around()
+            if not self._is_bound:  # the problem's functions failed when this advisor was started
+                self._is_bound = check_decisions(self._store, self.problem, self.states)
+                if not self._is_bound:
+                    raise InputError(f"this problem knows none of the logged states that were looked up. {WAY_OUT}")
             try:
-                made, refused = judge(self._replica, question)
+                made, refused = judge(self._replica, replace(question, under_way=len(self._under_way)))
             except InputError as error:
                 way_out = "" if error.__cause__ is None else retyped(question.original, question.state)
                 raise InputError(f"{error}{way_out}") from error.__cause__
+            if not made.is_baseline:
+                self._under_way.add(question.id)
         return (made,) if refused is None else (refused, made)
 
     def _checked(self, told: Outcome) -> tuple[tuple[Event, ...], InputError | None]:
@@ -378,6 +408,8 @@ class Advisor:
         if item.error is not None and not item.drafts:
             return item.error
         try:
+            if isinstance(item.request, Question) and not item.drafts:
+                return self._safe(item.request, "failed", self._failure or FAILED)
             return self._not_logged(item, written) if isinstance(written, StoreError) else self._logged(item, written)
         except BaseException as error:  # of this request alone: the others of the batch are not to suffer for it
             return error
@@ -398,12 +430,17 @@ class Advisor:
                     self._trip(item.error)
                     return item.error
                 return self._acknowledged(told.decision_id, item.drafts[0], appended[0])
+            case Stopped() as stop:
+                self._latch_is_logged(stop, appended[-1])
         return None
 
     def _not_logged(self, item: Item, error: StoreError) -> Answer:
         """The log could not be written: a_0 that says so, nothing else may leave; an outcome may be sent again."""
-        if isinstance(item.request, Event):
-            return None  # nobody waits for it
+        if isinstance(item.request, Event):  # nobody waits for it, but the log must say it: with what is next written
+            if not isinstance(item.request, OutcomeLost):  # which `notes` finds again
+                with self._lock:
+                    self._notes.append(item.request)
+            return None
         refuse = self._when_store_fails == "refuse" or isinstance(error, AlteredLog)
         if refuse or isinstance(item.request, Outcome):
             raise error
@@ -440,7 +477,8 @@ class Advisor:
     def _handed_out(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool = False) -> LiveDecision:
         """The decision, if nothing that was logged before it leaves forbids it: the kill switch, an alarm, or shadow
         mode may have come while it was under way, or since it was first made. Else a_0, without an id."""
-        reason, detail = ("", "") if made.is_baseline else self._forbidden(made, seq, is_new=is_new)
+        is_free = made.is_baseline and made.canary is None  # the canary's two arms leave, or do not, alike
+        reason, detail = ("", "") if is_free else self._forbidden(made, question, seq, is_new=is_new)
         if reason:
             return self._safe(question, reason, detail)
         with self._lock:
@@ -449,8 +487,8 @@ class Advisor:
                 self._recent.popitem(last=False)
         return LiveDecision.of(made, question.state, seq)
 
-    def _forbidden(self, made: DecisionMade, seq: int, *, is_new: bool) -> tuple[str, str]:
-        """Why a logged decision may not leave, by a reason and a detail; empty if it may."""
+    def _forbidden(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool) -> tuple[str, str]:
+        """Why a logged decision may not leave, by a reason and a detail, as of now; empty if it may."""
         try:
             earlier = None if is_new else self._store.find(withheld_key(made.decision_id))
         except AlteredLog:
@@ -463,14 +501,33 @@ class Advisor:
         with self._lock:
             if self._replica.head.seq < seq:  # of others, whose entries stand between
                 self._read_if_possible()
-            reason, detail = halt(self._replica)
-            if not reason and self._replica.ledger.mode == "shadow":
-                reason, detail = "shadow", "shadow mode was entered before this decision could leave"
+            reason, detail = halt(self._replica, self.stopped)
+            if not reason:
+                reason, detail = self._guarded(made, question, seq, is_new=is_new)
+            if not reason and (detail := self._replica.learner.outdated(made)):
+                reason = "outdated"
+            if not reason and self._failure:
+                reason, detail = "failed", self._failure
             if not reason and self._replica.head.seq < seq:
                 reason, detail = "not-logged", f"what stands in the log before it cannot be read: {self._store_error}"
             if reason and is_new:
-                self._notes.append(Withheld(decision_id=made.decision_id, reason=reason, detail=detail))
+                self._notes.append(
+                    Withheld(decision_id=made.decision_id, reason=reason, detail=detail, is_baseline=made.is_baseline)
+                )
         return reason, detail
+
+    def _guarded(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool) -> tuple[str, str]:
+        """What the mode and the guards, as they are now, say against a decision that was made before."""
+        ledger = self._replica.ledger
+        if rank(ledger.mode) < rank(cast(Mode, made.mode)):
+            return ledger.mode, f"{ledger.mode} mode was entered before this decision could leave"
+        if late := ledger.guards.stale(question.observed_at, float(self._clock()), ledger.latest):
+            return "stale-input", late
+        if is_new:  # it was counted when it was made, with those under way
+            return "", ""
+        counted = self._replica.head.seq - seq < ledger.guards.rate_window  # itself, for sure
+        rate = ledger.guards.over_rate(ledger.mode, ledger.others() - counted)
+        return ("rate", rate) if rate else ("", "")
 
     def _safe(self, question: Question, reason: str, detail: str) -> LiveDecision:
         """a_0 without an entry in the log, and so without an id: no outcome can be recorded for it."""
@@ -501,7 +558,7 @@ class Advisor:
     def _trip(self, error: BaseException) -> None:
         """An impossible cost is in the log as an alarm, unless its number was taken by one that was reset since."""
         with self._lock:
-            while self._replica.ledger.tripped is None:
+            while self._replica.ledger.tripped is None and not self._failure:
                 self._read()  # an entry of another process may stand before ours
                 if self._replica.ledger.tripped is None:
                     self._write(self._range_alarm(error))
@@ -519,7 +576,7 @@ class Advisor:
             ledger = self._replica.ledger
             if rank(mode) <= rank(ledger.mode):
                 raise InputError(f"the mode is {ledger.mode!r} already: {mode!r} is no promotion. demote() goes down.")
-            missing = ledger.unmet(asked, self.problem.noise, self._replica.alarm)
+            missing = ledger.unmet(asked, self.problem.noise, self._replica.alarm, mode)
             if missing:
                 raise PromotionRefused(mode, missing)
             return ModeChanged(mode=mode, by=_name(by), why=_name(why), criteria=asked.to_json())
@@ -538,17 +595,50 @@ class Advisor:
         self._order(allowed)
 
     def stop(self, *, by: str, why: str) -> None:
-        """The kill switch: a_0 from here on, in every process that shares the log, until `resume`."""
-        event = Stopped(by=_name(by), why=_name(why))
+        """The kill switch: a_0 from here on, in every process that shares the log, until `resume`.
+
+        It holds in this process before it is logged, and also if the log cannot be written (a StoreError): it is then
+        written with the next entry that can be.
+        """
+        self.log_stop(self.latch(by=by, why=why))
+
+    def latch(self, *, by: str, why: str) -> Stopped:
+        """The first half of `stop`: in effect when this returns, in this process. It takes no lock and waits for
+        nothing. The order is for `log_stop`."""
+        stop = Stopped(by=_name(by), why=_name(why), id=new_id())
+        self._latch_seq, self._latch = math.inf, stop
+        return stop
+
+    def log_stop(self, stop: Stopped) -> None:
+        """The second half: into the log, for the other processes and for later."""
         try:
-            self._order(lambda: event)
-        except TetherError:  # whatever is wrong with what was read here, the others are to stop
-            self._store.append([event.draft()])
+            try:
+                self.sync()
+            except TetherError:  # whatever is wrong with what was read here, the others are to stop
+                self._latch_is_logged(stop, *self._store.append([stop.draft()]))
+                raise
+            self._latch_is_logged(stop, self._order(lambda: stop))
+        except StoreError:
+            with self._lock:
+                self._notes.append(stop)
             raise
+
+    def _latch_is_logged(self, stop: Stopped, written: Appended) -> None:
+        """The latch holds until the replica has applied the entry: from there on the log decides."""
+        if self._latch is stop:
+            self._latch_seq = written.entry.seq
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """The stop that is in effect: the log's, or one that was ordered here and is not in this replica yet."""
+        latch, ledger = self._latch, self._replica.ledger
+        return ledger.stopped if latch is None or self._replica.head.seq >= self._latch_seq else latch
 
     def resume(self, *, by: str, why: str) -> None:
         """Release the kill switch."""
         event = Resumed(by=_name(by), why=_name(why))
+        if notes := self.notes():  # a stop that could not be logged comes first
+            self._at_once(*notes)
         self._order(lambda: event, allows_more=True)
 
     def reset_alarm(self, *, by: str, why: str) -> None:
@@ -556,7 +646,7 @@ class Advisor:
         event = AlarmReset(by=_name(by), why=_name(why))
         self._order(lambda: event, allows_more=True)
 
-    def _order(self, allowed: Callable[[], Order], *, allows_more: bool = False) -> None:
+    def _order(self, allowed: Callable[[], Order], *, allows_more: bool = False) -> Appended:
         """Write the order that is `allowed`, given every order before it. If another comes in between, look again; but
         an order that `allows_more` is refused then: whoever gave it has not seen the other."""
         while True:
@@ -564,10 +654,10 @@ class Advisor:
                 self.sync()
                 number, event = self._replica.ledger.orders, allowed()
             written = self._write(event, f"order:{number}")
-            if written.fresh:
-                return
+            first = written.entry
+            if written.fresh or not {*event.keys()}.isdisjoint(first.unique):  # now, or by an earlier attempt
+                return written
             if allows_more:
-                first = written.entry
                 raise InputError(
                     f"another order came first (entry {first.seq}, {first.kind!r} by {first.body.get('by')!r}: "
                     f"{first.body.get('why')!r:.200}): look at it, then give this one again."
@@ -617,11 +707,16 @@ class Advisor:
         """Learner and ledger as of the entries that were applied. Read it; only the log changes it."""
         return self._replica
 
+    @property
+    def failure(self) -> str:
+        """Why the log cannot be followed, so that a_0 is played: the problem's functions failed. Empty if it can."""
+        return self._failure
+
     def status(self) -> Status:
         """Where this advisor stands."""
         with self._lock:
             replica, ledger = self._replica, self._replica.ledger
-            stopped, ever, order = ledger.stopped, ledger.ever, replica.learner.agent.order
+            stopped, ever, order = self.stopped, ledger.ever, replica.learner.agent.order
             return Status(
                 mode=ledger.mode,
                 stopped="" if stopped is None else f"by {stopped.by}: {stopped.why}",
@@ -644,20 +739,29 @@ class Advisor:
                 waiting_for=", ".join(str(each.id) for each in order.blocked),
                 lost=int(replica.learner.agent.lost.sum()),
                 unsynced=len(self._arrived),
+                uplift=ledger.uplift.status(),
                 store_error=self._store_error,
+                failure=self._failure,
             )
 
     def sync(self) -> int:
-        """Apply everything that the log holds by now; returns how many entries were new."""
+        """Apply everything that the log holds by now; returns how many entries were new. Where the problem's functions
+        failed before, the log is read anew, and an InputError says so if they still do."""
         with self._lock:
             before = self._replica.head.seq
+            if self._failure:
+                self._rebuild()
             self._read()
+            if self._failure:
+                raise InputError(self._failure)
             self._after_outcome()
             return self._replica.head.seq - before
 
     def snapshot(self) -> int:
         """Save a snapshot now, so that a restart is short; returns the entry that it follows."""
         with self._lock:
+            if self._failure:
+                raise InputError(f"there is nothing to save: {self._failure}")
             seq, data = self._replica.head.seq, self._replica.to_bytes()
             self._snapshot_at = seq
         self._store.save_snapshot(seq, data)
@@ -665,6 +769,7 @@ class Advisor:
 
     def close(self) -> None:
         """Let go of the log. The advisor is of no use afterwards."""
+        self._closed.set()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -701,13 +806,63 @@ class Advisor:
             self._read_if_possible()
 
     def _drain(self) -> None:
-        while (next_one := self._arrived.pop(self._replica.head.seq + 1, None)) is not None:
-            self._replica.apply(*next_one)
+        if not self._failure:
+            with self._folding():
+                while (next_one := self._arrived.pop(self._replica.head.seq + 1, None)) is not None:
+                    self._replica.apply(*next_one)
+        if self._failure:
+            self._arrived.clear()  # they are in the log, and read from there
+
+    @contextmanager
+    def _folding(self) -> Iterator[None]:
+        """Entries are applied here, which calls the problem's functions. Whatever those raise ends nothing: a_0 is
+        played until the log was read anew, from a snapshot, as what was begun cannot be taken back."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            self._fail(error)
+        except BaseException as interrupted:
+            self._fail(interrupted)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        seq = self._replica.head.seq + 1
+        log.error("entry %d could not be applied: a_0 is played until it can be", seq, exc_info=error)
+        self._failure = f"entry {seq} of the log could not be applied ({type(error).__name__}). {FAILED}"
+        threading.Thread(target=self._mend, name="tether-mend", daemon=True).start()
+
+    def _mend(self) -> None:
+        """Read the log anew until the problem's functions answer."""
+        pause = MEND_AFTER
+        while self._failure and not self._closed.wait(pause):
+            try:
+                self._rebuild()
+            except Exception as error:  # not yet
+                log.warning("the log still cannot be applied: %s", type(error).__name__)
+            pause = min(2.0 * pause, MEND_EVERY)
+
+    def _rebuild(self) -> None:
+        """Another replica in place of one that was left half-way, from the newest snapshot and the log."""
+        try:
+            replica = load(self._store, self._learner)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise InputError(self._failure) from error
+        with self._lock:
+            if self._failure:  # else somebody else was faster
+                self._replica, self._failure = replica, ""
+                self._arrived.clear()
+                log.info("the log was read anew, up to entry %d", replica.head.seq)
 
     def _read(self) -> None:
         """Everything that the log holds beyond this replica."""
         self._last_look = time.monotonic()
-        self._replica.catch_up(self._store)
+        if not self._failure:
+            with self._folding():
+                self._replica.catch_up(self._store)
         self._arrived = {seq: each for seq, each in self._arrived.items() if seq > self._replica.head.seq}
         self._drain()
         self._gap_since = math.inf
@@ -730,12 +885,14 @@ class Advisor:
 
     def _after_outcome(self) -> None:
         """Log an alarm once, and save a snapshot once in a while. Neither is needed for safety, so neither may fail."""
+        if self._failure:
+            return
         replica = self._replica
-        alarm = replica.learner.alarm
-        if alarm is not None and replica.ledger.tripped is None:
+        alarm, known = replica.learner.alarm, replica.ledger.tripped
+        if alarm is not None and (known is None or (alarm.test == "safe" and known.test != "safe")):
             with suppress(StoreError):
                 self._write(Tripped(test=alarm.test, message=str(alarm), number=replica.ledger.alarms))
-        if replica.head.seq - self._snapshot_at >= self._snapshot_every:
+        if replica.head.seq - self._snapshot_at >= self._snapshot_every and not self._store.read_only:
             self._snapshot_at = replica.head.seq  # whatever comes of it, the next attempt is as far away
             try:
                 self.snapshot()
@@ -753,6 +910,11 @@ def _name(text: str) -> str:
 
 def _check_settings(told: Configured, settings: Configured) -> None:
     """A log belongs to one problem and one configuration: its data certify nothing elsewhere."""
+    if told.listed != settings.listed:
+        raise InputError(
+            "this log was started with another problem: its listed states have other features, actions or safe costs. "
+            + WAY_OUT
+        )
     for part in ("problem", "algorithm", "config", "watch"):
         before, now = getattr(told, part), getattr(settings, part)
         if before != now:

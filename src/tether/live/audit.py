@@ -1,22 +1,39 @@
 """Audits of a log: nothing was altered, every decision can be computed again, two versions can be compared."""
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+import numpy as np
 
 from tether import __version__
 from tether.agents.slucb import SlucbConfig
+from tether.check.evaluate import Logged
 from tether.errors import InputError
 from tether.files import written_whole
-from tether.live.judge import Question, judge
+from tether.live.judge import Question, checked_action, judge, looked_up
 from tether.live.log.chain import Entry, Head, Store, canonical, entries_of, genesis_of
-from tether.live.records import Certificate, DecisionMade, Event, OutcomeRecorded, StateCodec, Withheld
-from tether.live.replica import Learner, Replica, settings_of
+from tether.live.records import (
+    EVENTS,
+    Certificate,
+    DecisionMade,
+    Event,
+    OutcomeRecorded,
+    StateCodec,
+    Withheld,
+    detached,
+    event_of,
+)
+from tether.live.replica import Counts, Learner, Ledger, Replica, settings_of
+from tether.live.uplift import UpliftStatus
+from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
+from tether.records import State
 
 VERSIONS = {"library", "kernel", "numpy"}
 """What a certificate says of the software; the only part of a decision that a replay by another version may change."""
@@ -219,6 +236,69 @@ def compare(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> Compari
     return Comparison(len(mine), actions, reasons, bounds, largest, first)
 
 
+# What a log says in numbers: counts, and each comparison of the proposals with a_0.
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts over a log, its mode at the end, and its comparisons, the last of which may go on."""
+
+    mode: str
+    counts: Counts
+    comparisons: tuple[UpliftStatus, ...]
+
+
+def summary(store: Store) -> Summary:
+    """A log in numbers. Nothing is computed again, so no problem is needed."""
+    settings = settings_of(store)
+    threshold: Any = () if settings is None else settings.problem["threshold"]
+    ledger, ended = Ledger(tuple(threshold)), list[UpliftStatus]()
+    for entry in entries_of(store, store.head()):
+        before = ledger.uplift
+        ledger.apply(entry.seq, event_of(entry) if entry.kind in EVENTS else None)
+        if ledger.uplift is not before and before.compared:
+            ended.append(before.status())
+    return Summary(ledger.mode, ledger.ever, (*ended, ledger.uplift.status()))
+
+
+# A log as arrays, to evaluate another policy on it.
+
+Policy = Callable[[State], Any] | Literal["proposal", "baseline"]
+"""state -> action of D(s); or what was proposed, or a_0."""
+
+
+def logged(store: Store, problem: Problem, policy: Policy, states: StateCodec | None = None) -> Logged:
+    """Every decision that left, in order, and what a policy does in its place. Only the canary's have a propensity
+    under 1; where others were made, one action was possible."""
+    states, until, rows = states or StateCodec(), store.head(), list[tuple[Any, ...]]()
+    held = {note.decision_id for _, note in _events(store, until, Withheld)}
+    seen = {outcome.decision_id: outcome for _, outcome in _events(store, until, OutcomeRecorded)}
+    for _, made in _events(store, until, DecisionMade):
+        if made.decision_id in held:
+            continue
+        state = states.decode(detached(made.state))
+        actions, outcome = looked_up(problem, made.step, state).actions, seen.get(made.decision_id)
+        offered, arm = made.proposal or made.certificate, "baseline" if made.is_baseline else "proposal"
+        if callable(policy):
+            action = checked_action(actions, policy(state))
+            wanted = feature_of(actions, action)
+            is_safe = np.array_equal(wanted, actions.phi_0)
+            is_offered = action == made.proposed and offered.mixture is None
+            wants = "baseline" if is_safe else "proposal" if is_offered else "another"
+        else:
+            wanted = actions.phi_0 if policy == "baseline" else np.array(offered.feature)
+            wants = arm if made.is_baseline and made.proposal is None else policy  # a_0 was what it proposed
+        share = None if made.canary is None else made.canary.share
+        chance = 1.0 if share is None else 1.0 - share if made.is_baseline else share
+        could = wants == arm or (share is not None and wants != "another")
+        seen_of = (math.nan, made.feature) if outcome is None else (outcome.reward, outcome.feature)
+        rows.append((seen_of[0], chance, wants == arm, could, seen_of[1], wanted, actions.phi_0))
+    columns = [np.array(column, dtype=np.float64) for column in zip(*rows, strict=True)]
+    if not columns:
+        raise InputError("this log has no decisions: there is nothing to evaluate.")
+    return Logged(*columns)
+
+
 # A log as two Parquet tables, decisions and outcomes, for whoever wants to look with other tools.
 
 ROWS = 10_000
@@ -226,7 +306,7 @@ ROWS = 10_000
 
 DECISIONS = {
     "int64": ("seq", "step", "data_version", "rests_on"),
-    "float64": ("time", "observed_at", "decided_at", "certified"),
+    "float64": ("time", "observed_at", "decided_at", "certified", "canary"),
     "bool_": ("is_baseline",),
     "string": (
         "hash", "decision_id", "key", "episode", "state", "mode", "proposed", "played", "reason", "detail", "origin",
@@ -305,6 +385,7 @@ def _decision_row(entry: Entry, made: DecisionMade, held: dict[str, str]) -> dic
         "mixture": None if certificate.mixture is None else canonical(certificate.mixture),
         "proposed_bound": None if made.proposal is None else [limit.bound for limit in made.proposal.limits],
         "rests_on": certificate.seq,
+        "canary": None if made.canary is None else made.canary.share,
         "withheld": held.get(made.decision_id),
     }
 

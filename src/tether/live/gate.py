@@ -7,14 +7,15 @@ whose certificates it examines, and states the theorem's constants a second time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isfinite, isnan, log, nan, sqrt
+from math import ceil, inf, isfinite, isnan, log, nan, pi, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tether.live.yes_no import YesNo
 from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState
-from tether.records import Action, Array, CostBound, Mixture, StarAction
+from tether.records import Action, Array, CostBound, Drift, Mixture, StarAction
 
 ULP = 2.0**-52
 
@@ -43,8 +44,14 @@ MIXED = 4e-6
 SHOWN = 0.9
 """The part of a misfit of facts that a certificate must at least allow for: the gate's own may differ in rounding."""
 
+WINDOWS = (1, 2, 4, 8)
+"""Where costs drift: how long blocks are, in units of the shortest window."""
+
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
+
+SOLVED = 1e-6
+"""How far the gate's bound of a cost in [0, 1] may be off where its solver says that it is done."""
 
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 ONE = np.ones(1)
@@ -76,6 +83,18 @@ class Terms:
     dimension: int  # d
     ridge: float  # λ
     cost_range: Array | None = None  # lowest and highest reading (M, 2), where a lost cost counts as the worst one
+    bounded: tuple[int, ...] = ()  # constraints whose costs lie in [0, 1], which are bounded by likelihood ratios
+    drift: Array | None = None  # ρ: how far γ* may move with each decision (M,); None if costs do not drift
+
+    @cached_property
+    def windows(self) -> tuple[int, ...]:
+        """Decisions between the beginnings of two blocks: docs/theory.md section 13. Empty without drift."""
+        if self.drift is None:
+            return ()
+        limits = zip(self.noise.tolist(), self.drift.tolist(), strict=True)
+        pace = min(sigma / (rho * self.feature_norm) for sigma, rho in limits if rho > 0.0)
+        shortest = max(8, ceil(min(pace * sqrt(self.stages), 1e15) ** (2.0 / 3.0)))
+        return tuple(shortest * times for times in WINDOWS)
 
     @cached_property
     def exact(self) -> bool:
@@ -291,11 +310,12 @@ class StageSums(NamedTuple):
     bias: Array
     scale: float  # ‖φ‖² of the first feature (1 if that is 0)
     number: int
+    split: float = 1.0  # 1 / its part of δ
 
 
 def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage: int) -> Model | None:
     """One stage from its sums and its facts; None if they are not finite or A < λI."""
-    gram, moment, bias, scale, count = sums
+    gram, moment, bias, scale, count, split = sums
     if not (np.isfinite(gram).all() and np.isfinite(moment).all() and np.isfinite(bias).all()):
         return None
     values, vectors = np.linalg.eigh(gram)
@@ -303,7 +323,7 @@ def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage
     if not values[0] >= terms.ridge * (1.0 - 1e-9) - error:
         return None
     values = np.maximum(values, terms.ridge)
-    betas = biased(terms, least_radii(terms, values, error, scale), bias)
+    betas = biased(terms, least_radii(terms, values, error, scale, split), bias)
     plain = _with_radii(_fitted(terms, values, vectors, moment, count, error), betas)
     if isinstance(facts, ExactFacts):
         return _conditioned_on(terms, plain, facts, stage) if facts.count[stage] else plain
@@ -373,7 +393,7 @@ def _weighed(terms: Terms, plain: Model, sums: StageSums, facts: WeighedFacts, s
     weight, visits = float(facts.weight[stage]), float(facts.used_visits[stage])
     if weight == 0.0 or terms.error is None:
         return plain
-    gram, moment, _, _, count = sums
+    gram, moment, _, _, count, _ = sums
     added, safe, square = facts.used_gram[stage], facts.used_moment[stage], facts.used_square[stage]
     total = gram + weight * added
     if not (np.isfinite(total).all() and np.isfinite(safe).all() and np.isfinite(square).all()):
@@ -408,16 +428,17 @@ def biased(terms: Terms, radii: Sequence[float], bias: Array) -> tuple[float, ..
     return tuple(radius + sqrt(more) for radius, more in zip(radii, bias.tolist(), strict=True))
 
 
-def least_radii(terms: Terms, values: Array, error: float, scale: float) -> tuple[float, ...]:
+def least_radii(terms: Terms, values: Array, error: float, scale: float, split: float = 1.0) -> tuple[float, ...]:
     """The smallest radius of each constraint that the theorem allows before facts, less what rounding may have added.
 
     The formulas are those of docs/guarantee.md; values (d,) are the eigenvalues of A, `scale` the unit of the grid. The
-    one root has half of δ, the grid the other half.
+    one root has half of δ, the grid the other half; where costs drift, two roots take the place of the one.
     """
     if not isinstance(terms.radius, str):
         return (float(terms.radius),) * len(terms.threshold)
     ridge, data = terms.ridge, np.maximum(values - error, terms.ridge) - terms.ridge
-    events = terms.stages * len(terms.threshold) / terms.confidence
+    events = split * terms.stages * len(terms.threshold) / terms.confidence
+    two_roots = terms.radius == "classical" or terms.drift is not None
     log_det = float(np.log1p(data / ridge).sum())
     grid = [each * scale for each in GRID]
     if terms.radius == "theorem":
@@ -427,7 +448,7 @@ def least_radii(terms: Terms, values: Array, error: float, scale: float) -> tupl
     radii = []
     for noise, norm in zip(terms.noise.tolist(), terms.gamma_norm.tolist(), strict=True):
         reach, pull = noise * sqrt(log_det + 2.0 * log(events)), sqrt(ridge) * norm
-        best = reach + pull if terms.radius == "classical" else sqrt(reach * reach + pull * pull)
+        best = reach + pull if two_roots else sqrt(reach * reach + pull * pull)
         if terms.radius == "theorem":
             for other, more in zip(grid, grown.tolist(), strict=True):
                 if other >= ridge:
@@ -548,10 +569,10 @@ def conditioned(model: Model, fit: Fit, point: "Point", f: Array, declared: floa
     return shape._replace(pull=residual * residual / g00, shift=shift, spared=4.0 * side * misfit / g00)
 
 
-def contradicts(model: Model, fit: Fit, f: Array, declared: float, gamma_norm: float) -> bool:
-    """Whether the remembered facts, which settle c(f) but for a small open part, deny that τ_s = `declared`."""
+def contradicts(model: Model, fit: Fit, f: Array, left_open: float, declared: float, gamma_norm: float) -> bool:
+    """Whether the remembered facts, which settle c(f) but for a small part `left_open`, deny that τ_s = `declared`."""
     missed = abs(float(fit.gamma_hat @ f) - declared) - 2.0 * fit.margin
-    missed -= open_part(model, f) * _norm(f) * (gamma_norm + fit.size)
+    missed -= left_open * _norm(f) * (gamma_norm + fit.size)
     missed -= model.feature_norm * 2.0 * fit.misfit
     return not missed <= MISFIT * max(1.0, abs(declared)) * (1.0 + 1e-6)
 
@@ -720,29 +741,49 @@ class Verdict(NamedTuple):
     doubts: tuple[float, ...]
 
 
+Place = int | tuple[int, int]
+"""Where sums are kept: a stage, or (stage, block) where costs drift."""
+
+
 class Gate:
-    """Sums and facts of its own, and the check. `gram` (G, d, d) starts at λI, `moment` (G, M, d) at 0."""
+    """Sums and facts of its own, and the check. `gram` (G, d, d) starts at λI, `moment` (G, M, d) at 0.
+
+    Where costs drift there are sums for each of 2K blocks, (G, 2K, …): of window k those that began at the last two
+    multiples of it, in the places 2k and 2k + 1. `begun` (G, 2K) is the decision that each began with, -1 while there
+    is none; `ages` (G, 2K, 3) sums ‖φ‖²aᵏ over its outcomes, k = 0, 1, 2, with ages a in decisions up to `clock` (G,);
+    `using` (G,) is the block that certificates rest on.
+    """
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         d, constraints = terms.dimension, len(terms.threshold)
-        self.gram = np.tile(terms.ridge * np.eye(d), (terms.stages, 1, 1))
-        self.moment = np.zeros((terms.stages, constraints, d))
+        places = (terms.stages, 2 * len(terms.windows)) if terms.windows else (terms.stages,)
+        self.gram = np.tile(terms.ridge * np.eye(d), (*places, 1, 1))
+        self.moment = np.zeros((*places, constraints, d))
         self.gram_rest = np.zeros_like(self.gram)  # what rounding dropped from each sum (Kahan)
         self.moment_rest = np.zeros_like(self.moment)
-        self.bias = np.zeros((terms.stages, constraints))  # Σ b², where sample i may be off by b_i
-        self.scale = np.ones(terms.stages)  # ‖φ‖² of the first feature (1 if that is 0)
-        self.count = np.zeros(terms.stages, dtype=np.int64)
+        self.bias = np.zeros((*places, constraints))  # Σ b², where sample i may be off by b_i
+        self.scale = np.ones(places)  # ‖φ‖² of the first feature (1 if that is 0)
+        self.count = np.zeros(places, dtype=np.int64)
         self.lost = np.zeros(terms.stages, dtype=np.int64)  # costs that were never measured
+        self.begun = np.full(places, -1, dtype=np.int64)
+        self.ages = np.zeros((*places, 3))
+        self.using = np.zeros(terms.stages, dtype=np.int64)
+        self.clock = np.zeros(terms.stages, dtype=np.int64)
+        self.ahead = terms.windows[0] // 8 if terms.windows else 0  # certificates hold for so many decisions more
         self.facts: ExactFacts | WeighedFacts
         self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
+        self.yes_no = YesNo(terms.bounded, terms.stages, d, terms.feature_norm, float(terms.gamma_norm.max()))
         self._solved: dict[int, Model | None] = {}
+        self._begin()
 
     def arrays(self) -> dict[str, Array]:
         """The state, by name: what a snapshot keeps."""
-        names = ("gram", "moment", "gram_rest", "moment_rest", "bias", "scale", "count", "lost")
+        names = ["gram", "moment", "gram_rest", "moment_rest", "bias", "scale", "count", "lost"]
+        names += ["begun", "ages", "using", "clock"] if self.terms.windows else []
         mine = {name: getattr(self, name) for name in names}
-        return mine | {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
+        mine |= {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
+        return mine | {f"yes_no.{name}": getattr(self.yes_no, name) for name in self.yes_no.names}
 
     def take(self, arrays: dict[str, Array]) -> None:
         """The reverse of `arrays`."""
@@ -752,30 +793,87 @@ class Gate:
             mine[...] = arrays[name]
         if isinstance(self.facts, ExactFacts):
             self.facts.forget_spans()
+        self.yes_no.forget_rows()
         self._solved.clear()
 
-    def add(self, step: int, feature: Array, cost: Array | None) -> None:
-        """One cost z (M,) of φ (d,), in its turn; None if it was lost: in the worst case half its range off."""
+    def guess(self, step: int, gamma: Array) -> None:
+        """The learner's γ̂ (K, d) for the next outcome of each bounded cost, which nobody has been handed yet."""
+        self.yes_no.guess[self._stage(step)] = gamma
+
+    def tick(self) -> None:
+        """One decision more, where costs drift: all outcomes are one decision older."""
+        self.clock += 1
+        self.ages[..., 2] += 2.0 * self.ages[..., 1] + self.ages[..., 0]
+        self.ages[..., 1] += self.ages[..., 0]
+        self._begin()
+        self._solved.clear()
+
+    def _begin(self) -> None:
+        """Empty the block of each window whose turn it is: what it held is two windows old."""
+        now = int(self.clock[0])
+        for k, window in enumerate(self.terms.windows):
+            if now % window == 0:
+                block = (slice(None), 2 * k + now // window % 2)
+                self.gram[block] = self.terms.ridge * np.eye(self.terms.dimension)
+                for sums in (self.moment, self.gram_rest, self.moment_rest, self.bias, self.ages, self.count):
+                    sums[block] = 0
+                self.scale[block], self.begun[block] = 1.0, now
+
+    def use(self, stage: int, window: int, since: int) -> None:
+        """Certificates of this stage rest on the block of this window that began with decision `since`. Any is valid;
+        one that is not here lets nothing pass."""
+        found = [2 * k + i for k, w in enumerate(self.terms.windows) if w == window for i in range(2)]
+        found = [block for block in found if self.begun[stage, block] == since]
+        self.using[stage] = found[0] if found else -1
+        self._solved.pop(stage, None)
+
+    def _drift(self, stage: int, j: int) -> Drift | None:
+        """What a certificate of this stage must say of the drift."""
+        if self.terms.drift is None:
+            return None
+        block = int(self.using[stage])
+        until = int(self.clock[stage]) + self.ahead
+        return Drift(float(self.terms.drift[j]), self.terms.windows[block // 2], int(self.begun[stage, block]), until)
+
+    def _places(self, stage: int, at: int | None) -> list[Place]:
+        """Where the outcome of decision `at` counts: in its stage, or in the blocks that had begun by then."""
+        if not self.terms.windows:
+            return [stage]
+        begun = self.begun[stage]
+        return [(stage, int(block)) for block in np.flatnonzero((begun >= 0) & (begun <= (-1 if at is None else at)))]
+
+    def add(self, step: int, feature: Array, cost: Array | None, at: int | None = None) -> None:
+        """One cost z (M,) of φ (d,), in its turn; None if it was lost: in the worst case half its range off.
+
+        `at` is the number of its decision, which matters where costs drift.
+        """
         stage, off = self._stage(step), self.terms.misfit
         self._solved.pop(stage, None)
+        if cost is not None or self.terms.cost_range is not None:
+            self.yes_no.add(stage, feature, cost)
         if cost is None:
             self.lost[stage] += 1
             if self.terms.cost_range is None:
                 return
             cost, off = self.terms.cost_range.mean(axis=1), off + np.ptp(self.terms.cost_range, axis=1) / 2.0
         norm2 = float(feature @ feature)
-        if self.count[stage] == 0 and norm2 > 0.0:
-            self.scale[stage] = max(norm2, 1e-200)
-        add_to(self.gram[stage], self.gram_rest[stage], np.outer(feature, feature))
-        add_to(self.moment[stage], self.moment_rest[stage], np.outer(cost, feature))
-        self.bias[stage] += off**2
-        self.count[stage] += 1
+        for place in self._places(stage, at):
+            if self.count[place] == 0 and norm2 > 0.0:
+                self.scale[place] = max(norm2, 1e-200)
+            add_to(self.gram[place], self.gram_rest[place], np.outer(feature, feature))
+            add_to(self.moment[place], self.moment_rest[place], np.outer(cost, feature))
+            self.bias[place] += off**2
+            self.count[place] += 1
+            if at is not None and self.terms.windows:
+                age = float(self.clock[stage] - at)
+                self.ages[place] += norm2 * np.array([1.0, age, age * age])
 
     def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
         """The safe cost τ_s (M,) of a state whose safe action has feature f (d,): a fact about γ*_h, if any is kept."""
         if self.terms.memory != "state" and self.terms.error is not None:
             stage = self._stage(step)
             self.facts.remember(stage, phi_0, baseline_cost)
+            self.yes_no.remember(stage, phi_0, baseline_cost)
             self._solved.pop(stage, None)
 
     def weigh(self, stage: int, weight: float) -> None:
@@ -816,7 +914,13 @@ class Gate:
         point = Point.of(known.actions, action, feature, None if drawn is None else drawn.mixture)
         for j, shown in enumerate(evidence):
             declared = float(known.baseline_cost[step, j])
-            why, bound, doubt = self._examine(model, known.actions, point, declared, j, shown)
+            why = self._misstated(step, j, shown, model)
+            if why:
+                bound = doubt = inf
+            elif j in self.terms.bounded:
+                why, bound, doubt = self._examine_yes_no(step, known.actions, point, declared, j, shown)
+            else:
+                why, bound, doubt = self._examine(model, known.actions, point, declared, j, shown)
             bounds.append(bound)
             doubts.append(doubt)
             found += [f"constraint {j}: {why}"] if why else []
@@ -830,7 +934,12 @@ class Gate:
             return None
 
     def certified(self, step: int, known: KnownState) -> float:
-        """How much of D(s) is certified: the mean over its actions of the length, 0 to 1, that could be played."""
+        """How much of D(s) is certified: the mean over its actions of the length, 0 to 1, that could be played.
+
+        NaN where costs are bounded: to look at every action would take longer than to decide.
+        """
+        if self.terms.bounded:
+            return nan
         model = self.prepare(step)
         if model is None:
             return 0.0
@@ -873,23 +982,62 @@ class Gate:
             return inf
         return declared + float(self.terms.error[j]) + (0.0 if mixed else 2.0 * float(self.terms.misfit[j]))
 
+    def _misstated(self, step: int, j: int, shown: CostBound, model: Model) -> str:
+        """What a certificate says of the problem or of the data that is not so; empty if nothing."""
+        tau, misfit, lost = float(self.terms.threshold[j]), float(self.terms.misfit[j]), model.lost
+        kind, facts = "radius", model.facts
+        if j in self.terms.bounded:
+            kind, facts = "likelihood", int(self.yes_no.fact_count[self._stage(step), self.terms.bounded.index(j)])
+        if shown.kind != kind:
+            return f"it was proven by a {shown.kind}, but this constraint's costs need a {kind}"
+        if shown.exceedance != (self.terms.exceedance or 0.0):
+            return f"the certificate's η is {shown.exceedance!r}, the problem's {self.terms.exceedance!r}"
+        if shown.misfit != misfit:
+            return f"the certificate's misfit ε is {shown.misfit!r}, the problem's {misfit!r}"
+        if shown.threshold != tau:
+            return f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}"
+        if shown.facts != facts:
+            return f"it rests on {shown.facts} remembered facts, but the gate has {facts}"
+        if shown.lost != lost:
+            return f"it counts {shown.lost} lost costs, but the gate has {lost}"
+        drift = self._drift(self._stage(step), j)
+        return "" if shown.drift == drift else f"the certificate says {shown.drift!r} of the drift, the gate {drift!r}"
+
+    def _examine_yes_no(
+        self, step: int, actions: ActionSet, point: Point, declared: float, j: int, shown: CostBound
+    ) -> tuple[str, float, float]:
+        """(why not, the gate's bound, how far its solver may be off) for a cost in [0, 1]: section 14.
+
+        The largest cost over the confidence set is convex along a ray, and at most 1 at its end. So the gate's bound at
+        the point itself is never over one that was certified at the end and cut by a chord.
+        """
+        stage, k, terms, parts = self._stage(step), self.terms.bounded.index(j), self.terms, point.parts
+        tau, error = float(terms.threshold[j]), 0.0 if terms.error is None else float(terms.error[j])
+        rows = self.yes_no.rows(stage, k, error)
+        start = (0.0, tau) if terms.error is None else (declared - error, declared + error)
+        rows = rows.and_also(actions.phi_0, *start).and_also(parts.away / parts.total, 0.0, 1.0)
+        events = terms.stages * len(terms.threshold) / terms.confidence
+        least = self.yes_no.least_likelihood(stage, k, events)
+        own, reached = self.yes_no.proven(rows, point.feature, least, self.yes_no.guess[stage, k])
+        doubt, gap = max(own - reached, 0.0) + SOLVED, tau if terms.error is None else tau - declared
+        why = ""
+        if not (isfinite(own) and isfinite(reached) and isfinite(shown.bound)):
+            why = "a bound is not finite, or the safe cost contradicts the data"
+        elif not doubt <= WORST_DOUBT * gap:
+            why = f"the gate's solver leaves {doubt:.3g} open, too much beside a gap of {gap:.3g}"
+        elif not shown.bound >= reached - doubt:
+            why = f"the certificate's bound is {shown.bound!r}, but a cost of {reached!r} is possible"
+        elif not (shown.bound <= tau and own <= tau + doubt):
+            why = f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}"
+        return why, own, doubt
+
     def _examine(
         self, model: Model, actions: ActionSet, point: Point, declared: float, j: int, shown: CostBound
     ) -> tuple[str, float, float]:
         """(why not, the gate's bound, its rounding) for one constraint, whose safe cost τ_s was `declared`."""
         fit, tau, radius = model.fits[j], float(self.terms.threshold[j]), shown.radius.value
         why = ""
-        if shown.exceedance != (self.terms.exceedance or 0.0):
-            why = f"the certificate's η is {shown.exceedance!r}, the problem's {self.terms.exceedance!r}"
-        elif shown.misfit != self.terms.misfit[j]:
-            why = f"the certificate's misfit ε is {shown.misfit!r}, the problem's {float(self.terms.misfit[j])!r}"
-        elif shown.threshold != tau:
-            why = f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}"
-        elif shown.facts != model.facts:
-            why = f"it rests on {shown.facts} remembered facts, but the gate has {model.facts}"
-        elif shown.lost != model.lost:
-            why = f"it counts {shown.lost} lost costs, but the gate has {model.lost}"
-        elif fit.trouble:
+        if fit.trouble:
             why = fit.trouble
         elif isnan(fit.radius):
             why = "the remembered safe costs contradict the data"
@@ -914,6 +1062,8 @@ class Gate:
                 same = min(same, self._along_chords(model, fit, ways, radius))
                 own = min(own, self._along_chords(model, fit, ways, fit.radius))
             gap = tau - start if start < tau else abs(tau)
+            if self.terms.bounded:  # another constraint may have cut it shorter: on the chord from τ, which bounds a_0
+                highest = max(highest, tau)
         own, same, highest, gap = own + noise, same + noise, highest + noise, max(gap - self._noise(j, 0.0), 0.0)
         if not (isfinite(own) and isfinite(same) and isfinite(highest) and isfinite(shown.bound) and isfinite(doubt)):
             why = "a bound is not finite, or the safe cost contradicts the data"
@@ -928,9 +1078,10 @@ class Gate:
     def _shape(self, model: Model, f: Array, point: Point, declared: float, j: int) -> Geometry | None:
         """What the bound at a point is made of where τ_s is known; None if the remembered facts deny it."""
         fit, parts = model.fits[j], point.parts
-        if open_part(model, f) > SPANNED:
+        left_open = open_part(model, f)
+        if left_open > SPANNED:
             return conditioned(model, fit, point, f, declared, self.terms.reduces)
-        if contradicts(model, fit, f, declared, float(self.terms.gamma_norm[j])):
+        if contradicts(model, fit, f, left_open, declared, float(self.terms.gamma_norm[j])):
             return None
         # c(f) is settled, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
         shape = plain(model, fit, parts.away, parts)
@@ -983,11 +1134,23 @@ class Gate:
         """The stage of a step, solved once per change."""
         stage = self._stage(step)
         if stage not in self._solved:
-            scale, count = float(self.scale[stage]), int(self.count[stage])
-            sums = StageSums(self.gram[stage], self.moment[stage], self.bias[stage], scale, count)
-            model = solve(self.terms, sums, self.facts, stage)
+            place: Place = (stage, int(self.using[stage])) if self.terms.windows else stage
+            model = None if self.using[stage] < 0 else solve(self.terms, self._sums(place), self.facts, stage)
             self._solved[stage] = None if model is None else model._replace(lost=int(self.lost[stage]))
         return self._solved[stage]
+
+    def _sums(self, place: Place) -> StageSums:
+        """What was summed up at a place. Drift makes an outcome of age a off by ρ‖φ‖a, and a block has a part of δ."""
+        sums = StageSums(
+            self.gram[place], self.moment[place], self.bias[place], float(self.scale[place]), int(self.count[place])
+        )
+        if isinstance(place, int) or self.terms.drift is None:
+            return sums
+        weight, age, square = self.ages[place].tolist()
+        moved = self.terms.drift * sqrt(square + 2.0 * self.ahead * age + self.ahead**2 * weight)
+        windows = self.terms.windows
+        turn = int(self.begun[place]) // windows[place[1] // 2] + 1
+        return sums._replace(bias=(np.sqrt(sums.bias) + moved) ** 2, split=len(windows) * turn**2 * pi**2 / 6.0)
 
 
 def _row_of(known: KnownState, action: Action) -> int:

@@ -4,11 +4,12 @@ A pure function: the audit calls it again, and must get the same record, bit for
 everything about them before anything is written, so that nothing in the log fails to apply.
 """
 
+import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
@@ -16,7 +17,10 @@ import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
+from tether.live.binding import sketch
+from tether.live.canary import Canary, coin_of, plays_proposal
 from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
+from tether.live.policy import FAR
 from tether.live.records import (
     Certificate,
     DecisionMade,
@@ -25,15 +29,19 @@ from tether.live.records import (
     Limit,
     OutcomeRecorded,
     StateCodec,
+    Stopped,
     as_logged,
     baseline_limits,
     detached,
     retyped,
+    said_of,
 )
-from tether.live.replica import Learner, Ledger, Replica
+from tether.live.replica import Learner, Ledger, Replica, reward_estimate
 from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState, Problem
 from tether.records import Action, Array, Decision, Radius, StarAction, State
+
+log = logging.getLogger("tether.live")
 
 LOOK_EVERY = 8
 """One decision in so many looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
@@ -54,7 +62,8 @@ Objection = tuple[str, str]
 class Question:
     """What somebody asks: at `step` in `state`, observed at `observed_at`, now.
 
-    `logged_state` is the state as JSON; `original` is it as the caller gave it, for errors.
+    `logged_state` is the state as JSON; `original` is it as the caller gave it, for errors. `under_way` counts
+    decisions other than a_0 that were made before and are not in the log yet.
     """
 
     id: str
@@ -66,12 +75,15 @@ class Question:
     observed_at: float | None
     now: float
     original: State = None
+    caller: str | None = None
+    under_way: int = 0
 
     @classmethod
     def of(cls, made: DecisionMade, states: StateCodec) -> "Question":
         """What was asked, from the record of the decision."""
         state, now = states.decode(detached(made.state)), math.nan if made.decided_at is None else made.decided_at
-        return cls(made.decision_id, made.key, made.episode, made.step, state, made.state, made.observed_at, now)
+        asked = cls(made.decision_id, made.key, made.episode, made.step, state, made.state, made.observed_at, now)
+        return replace(asked, caller=made.caller, under_way=made.under_way)
 
 
 def judge(replica: Replica, question: Question) -> tuple[DecisionMade, GateRefused | None]:
@@ -83,12 +95,16 @@ def judge(replica: Replica, question: Question) -> tuple[DecisionMade, GateRefus
     try:
         proposal, verdict, objection = _examined(learner, ledger, known, question)
     except Exception as error:  # whatever failed in the learner or in the gate, a_0 needs nothing from them
-        objection = ("failed", f"{type(error).__name__}: {error}")
+        log.warning("decision %s failed, a_0 is played", question.id, exc_info=error)
+        objection = ("failed", said_of(error))
     objection = _first_objection(replica, question, proposal, objection)
+    canary: Canary | None = None
+    if proposal is not None and not proposal.is_baseline and not objection[0]:
+        canary, objection = _drawn_arm(replica, question, known, proposal)
     refused = None
     if proposal is not None and verdict is not None and verdict.why:
         refused = _refusal(question.id, proposal, verdict)
-    return _record(replica, question, known, proposal, verdict, objection), refused
+    return _record(replica, question, known, proposal, verdict, objection, canary), refused
 
 
 def safe_decision(replica: Replica, question: Question, reason: str, detail: str) -> DecisionMade:
@@ -107,8 +123,9 @@ def looked_up(
     except TetherError:
         raise
     except Exception as error:  # the problem's functions are the caller's: whatever they raise, the state is unusable
+        log.info("a state that this problem does not know", exc_info=error)
         raise InputError(
-            f"state {state!r:.120} is not one that this problem knows: {type(error).__name__}: {error}. "
+            f"state {state!r:.120} is not one that this problem knows: {said_of(error)}. "
             "No action can be named for it, not even a_0."
         ) from error
     if not math.isnan(known.final_reward):
@@ -140,11 +157,6 @@ def proposal_of(decision: Decision) -> Decision:
         return decision
     safe = decision.is_baseline if mixture is None else mixture.baseline >= 1.0
     return replace(decision, is_baseline=safe, detail=detail or (CONTRADICTION if decision.reason == "alarm" else ""))
-
-
-def coin_of(id: str) -> float:
-    """The number in [0, 1) that draws a decision's action: a hash of its id, so that a replay draws the same."""
-    return (int.from_bytes(sha256(id.encode(errors="replace")).digest()[:8]) >> 11) * 2.0**-53
 
 
 def with_margin(
@@ -189,9 +201,10 @@ def with_margin(
     return replace(proposal, action=action, feature=feature, evidence=bounds, detail=detail, mixture=mixture), ""
 
 
-def halt(replica: Replica) -> Objection:
-    """What forbids everything but a_0, whatever was proposed; empty if nothing does."""
-    stopped, alarm = replica.ledger.stopped, replica.alarm
+def halt(replica: Replica, latch: Stopped | None = None) -> Objection:
+    """What forbids everything but a_0, whatever was proposed; empty if nothing does. `latch` is a stop that was ordered
+    and is not in the log yet."""
+    stopped, alarm = latch or replica.ledger.stopped, replica.alarm
     if stopped is not None:
         return "stopped", f"by {stopped.by}: {stopped.why}"
     return ("tripped", alarm) if alarm else ("", "")
@@ -214,11 +227,32 @@ def _first_objection(replica: Replica, question: Question, proposal: Decision | 
         return "shadow", "shadow mode: decided and logged, a_0 acts"
     if found[0]:
         return found
-    rate = guards.over_rate(ledger.mode, ledger.others())
+    rate = guards.over_rate(ledger.mode, ledger.others() + question.under_way)
     if rate:
         return "rate", rate
     budget = guards.over_budget(ledger.in_window(), tuple(shown.bound for shown in proposal.evidence))
     return ("budget", budget) if budget else ("", "")
+
+
+def _drawn_arm(
+    replica: Replica, question: Question, known: KnownState, proposal: Decision
+) -> tuple[Canary | None, Objection]:
+    """In guarded mode, the draw between a proposal that nothing objects to and a_0; for a_0 an objection."""
+    ledger, share = replica.ledger, replica.ledger.guards.canary
+    if ledger.mode != "guarded" or share >= 1.0:
+        return None, ("", "")
+    expected = (0.0, 0.0)
+    with suppress(np.linalg.LinAlgError):  # any guess will do, and none is worth a failure
+        theta = reward_estimate(replica.learner.agent, question.step)
+        guess = float(theta @ proposal.mean_feature), float(theta @ known.actions.phi_0)
+        expected = guess if all(map(math.isfinite, guess)) else expected
+    canary = Canary(share, expected)
+    if plays_proposal(question.id, share):
+        return canary, ("", "")
+    return canary, (
+        "canary",
+        f"drawn for the comparison with a_0, which is played in a share {1.0 - share:g} of the decisions",
+    )
 
 
 def _record(
@@ -228,6 +262,7 @@ def _record(
     proposal: Decision | None,
     verdict: Verdict | None,
     objection: Objection,
+    canary: Canary | None = None,
 ) -> DecisionMade:
     """The record: the certificate of what is played, and that of what was proposed if it is not the same."""
     learner, ledger, actions = replica.learner, replica.ledger, known.actions
@@ -257,6 +292,8 @@ def _record(
         limits = baseline_limits(learner.problem, costs, radii)
         certificate, played = certify(phi_0, limits, True), actions.action(-1, 0.0)
     drawn = None if proposal is None or certificate.mixture is None else tuple(proposal.feature.tolist())
+    # the first decision looks, then one in `LOOK_EVERY`, picked by its id: many made at once see the same ledger
+    looks = question.id and (not ledger.ever.decisions or crc32(question.id.encode(errors="replace")) % LOOK_EVERY == 0)
     return DecisionMade.trusted(
         decision_id=question.id,
         key=question.key,
@@ -273,17 +310,18 @@ def _record(
         observed_at=question.observed_at,
         decided_at=question.now if math.isfinite(question.now) else None,
         proposal=offered,
-        certified=_certified(learner, ledger, question, known) if question.id else None,
+        certified=_certified(learner, question, known) if looks else None,
         drawn=drawn,
         safe_feature=phi_0 if learner.remembers else None,
+        canary=canary,
+        sketch=sketch(known) if looks else None,
+        caller=question.caller,
+        under_way=question.under_way,
     )
 
 
-def _certified(learner: Learner, ledger: Ledger, question: Question, known: KnownState) -> float | None:
-    """How much of D(s) is certified, or None. The first decision looks, then one in `LOOK_EVERY`, picked by its id, as
-    many decisions that are made at once see the same ledger. A number for people: no decision may fail for it."""
-    if ledger.ever.decisions and crc32(question.id.encode(errors="replace")) % LOOK_EVERY:
-        return None
+def _certified(learner: Learner, question: Question, known: KnownState) -> float | None:
+    """How much of D(s) is certified, or None. A number for people: no decision may fail for it."""
     try:
         share = learner.gate.certified(question.step, known)
     except Exception:
@@ -310,9 +348,6 @@ def _refusal(id: str, proposal: Decision, verdict: Verdict) -> GateRefused:
 
 LARGEST = 1e100
 """Costs and rewards beyond this are refused at the door: their squares overflow, and what is logged must apply."""
-
-FAR = 10.0
-"""A cost further than this many σ outside ±B‖φ‖ contradicts the declared B or σ: a sensor failed, or another unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +450,6 @@ def checked_next(problem: Problem, states: StateCodec, state: State, *, is_lean:
         problem.look_up(problem.kept(again) if is_lean else again)
     except Exception as error:  # the problem's functions are the caller's
         raise InputError(
-            f"next_state {state!r:.120} is not one that this problem knows: {error}.{retyped(state, again)}"
+            f"next_state {state!r:.120} is not one that this problem knows: {said_of(error)}.{retyped(state, again)}"
         ) from error
     return logged

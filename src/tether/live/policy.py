@@ -17,6 +17,9 @@ from tether.errors import InputError, TetherError
 LONGEST = 100_000
 """The longest window of a guard, in decisions or outcomes: the ledger keeps so many, whatever the guards are."""
 
+FAR = 10.0
+"""A cost further than this many σ outside ±B‖φ‖ contradicts the declared B or σ: a sensor failed, or another unit."""
+
 Mode = Literal["shadow", "guarded", "live"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 """From the most careful up. shadow decides and logs, and a_0 acts; guarded acts within the guards' margin and rate."""
@@ -70,6 +73,9 @@ class Guards:
 
     Attributes:
         margin_share: guarded mode leaves this share of the gap τ − τ_h(s) unused; on rays by playing them shorter.
+        canary: p. Of the decisions that nothing objects to, guarded mode plays the proposal in this share, and a_0 in
+            the rest, by a hash of the id: what the proposals gain over a_0 can then be told. 1 compares nothing.
+        reward_range: (lowest, highest) reward there can be; without it rewards are compared without an interval.
         guarded_rate: guarded mode plays anything but a_0 in at most this share of the last `rate_window` decisions.
         live_rate: the same for live mode; 1 is no limit.
         rate_window: how many decisions the rates look back on, at most `LONGEST`; also on those from before it was set.
@@ -85,6 +91,8 @@ class Guards:
     """
 
     margin_share: Share = 0.25
+    canary: Annotated[float, Field(ge=0.001, le=1.0)] = 0.5
+    reward_range: Annotated[tuple[Budget, Budget] | None, BeforeValidator(_several)] = None
     guarded_rate: Share = 0.5
     live_rate: Share = 1.0
     rate_window: Window = 100
@@ -93,6 +101,12 @@ class Guards:
     max_age: Seconds | None = None
     max_ahead: Seconds = 5.0
     lost_after: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
+            raise InputError(
+                f"reward_range is {self.reward_range}: give (lowest, highest), the first under the second."
+            )
 
     def budgets(self, constraints: int) -> tuple[float, ...] | None:
         """The budget of each constraint (M,), or None."""
@@ -150,8 +164,8 @@ class Guards:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """The reverse of `to_json`."""
-        return cls(**value)
+        """The reverse of `to_json`. A log from before there was a canary has none."""
+        return cls(**{"canary": 1.0, **value})
 
 
 @in_plain_words
@@ -167,6 +181,8 @@ class Criteria:
         excess: how far the observed costs may lie above the certificates' bounds on average, in standard errors of σ
             (with RSLUCB-QVI, where a bound is on the mean of what may be drawn, in those that the costs show).
             An exact bound passes 3 but for one time in a thousand.
+        uplift: for live mode, what the proposals must be shown to earn over a_0 per decision: the lower end of the
+            interval is above this. A loss that you accept is negative; None does not ask.
     """
 
     outcomes: int = 100
@@ -174,15 +190,19 @@ class Criteria:
     costs: float = 0.5
     refusals: int = 0
     excess: float = 3.0
+    uplift: float | None = 0.0
 
     @classmethod
     def none(cls) -> Self:
         """No criteria but that there is no alarm: for simulations and tests, where nobody can be harmed."""
-        return cls(outcomes=0, answered=0.0, costs=0.0, refusals=2**53, excess=math.inf)
+        return cls(outcomes=0, answered=0.0, costs=0.0, refusals=2**53, excess=math.inf, uplift=None)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the log."""
-        return {name: value if math.isfinite(value) else repr(value) for name, value in asdict(self).items()}
+        return {
+            name: value if value is None or math.isfinite(value) else repr(value)
+            for name, value in asdict(self).items()
+        }
 
 
 class PromotionRefused(TetherError):

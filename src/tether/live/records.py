@@ -26,10 +26,12 @@ from pydantic import (
 from tether import __version__
 from tether.errors import AlteredLog, InputError, TetherError
 from tether.kernels.compiled import KERNEL
+from tether.live.canary import Canary
 from tether.live.log.chain import Draft, Entry, canonical, text_of
 from tether.live.policy import Mode
+from tether.live.uplift import UpliftStatus
 from tether.problem.problem import Problem
-from tether.records import Action, CostBound, Origin, Radius, State
+from tether.records import Action, CostBound, Drift, Origin, Proof, Radius, State
 
 
 def new_id() -> str:
@@ -134,9 +136,17 @@ def as_logged(states: StateCodec, state: State) -> tuple[Any, State]:
         raise
     except Exception as error:  # a codec is the caller's
         raise InputError(
-            f"state {state!r:.120} cannot be logged and read back: {type(error).__name__}: {error}. The two functions "
+            f"state {state!r:.120} cannot be logged and read back: {said_of(error)}. The two functions "
             "of states=StateCodec(encode, decode) must take every state, also None where nothing follows."
         ) from error
+
+
+def said_of(error: Exception) -> str:
+    """What callers are told of an error in the problem's functions, or in the learner: Tether's own words, or its type
+    alone, as its text may hold what they should not read. The cause of the error, and the program's log, have it."""
+    if isinstance(error, TetherError):
+        return str(error)
+    return f"{type(error).__name__}, whose text is in the program's own log only"
 
 
 def retyped(state: State, again: State) -> str:
@@ -182,8 +192,10 @@ class Limit:
     `bounds` says what is bounded ("cost", "expected cost" or "realised cost"), `gate_bound` is what the independent
     gate computed (None for the safe action, which needs no data), `baseline_cost` is τ_h(s), None if unknown. `facts`
     is how many remembered safe costs the bound rests on, beside that of the state itself; `misfit` the ε by which
-    costs were declared to differ from linear ones; `lost` how many costs were never measured, `lost_as` what they count
-    as. A bound on the "realised cost" holds with probability 1 − `exceedance`.
+    costs were declared to differ from linear ones; `drift` what it rests on where they were declared to drift; `lost`
+    how many costs were never measured, `lost_as` what they count as. A bound on the "realised cost" holds with
+    probability 1 − `exceedance`. `kind` says how it was proven: by the radius, or (costs in [0, 1]) by a likelihood
+    ratio; the radius has then only steered the choice.
     """
 
     __pydantic_config__ = STRICT
@@ -201,6 +213,8 @@ class Limit:
     exceedance: Number = 0.0
     lost: int = 0
     lost_as: str = "at-random"
+    kind: Proof = "radius"
+    drift: Drift | None = None
 
     @classmethod
     def of(cls, evidence: CostBound, gate_bound: float | None = None) -> Self:
@@ -210,6 +224,7 @@ class Limit:
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
             gate_bound, evidence.facts, evidence.misfit, evidence.exceedance, evidence.lost, evidence.lost_as,
+            evidence.kind, evidence.drift,
         )  # fmt: skip
 
 
@@ -295,7 +310,7 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
     for j, (cost, radius) in enumerate(zip(map(float, baseline_cost), radii, strict=True)):
         tau, most = problem.threshold[j], cost + problem.baseline_cost_error[j] + float(problem.reserve[j])
         evidence = CostBound(tau if math.isnan(cost) else min(most, max(cost, tau)), tau, radius, cost)
-        evidence = replace(evidence, misfit=problem.misfit[j])
+        evidence = replace(evidence, misfit=problem.misfit[j], kind="likelihood" if problem.bounded[j] else "radius")
         if realised:
             evidence = replace(evidence, bounds="realised cost", exceedance=problem.exceedance)
         shown.append(Limit.of(evidence))
@@ -362,11 +377,14 @@ class DecisionMade(Event):
     """The record of a decision: what was asked, proposed and played, and the certificate, which holds its φ (d,).
 
     Built where it is judged, stored by the log, computed again by the audit, shown by the API, the export and the
-    dashboard. `key` is the caller's idempotency key. In shadow mode `played` is a0 and `proposed` what would have been
-    played; `proposal` is the certificate of what was proposed, where that was not played. `decided_at` is the advisor's
-    clock, `certified` the share of D(s) that is certified, None between two looks at it (one in eight decisions). Where
-    the certificate speaks of a mixture, `drawn` is φ (d,) of the action that was drawn from it. `safe_feature` is
-    φ (d,) of a0, where safe costs are remembered.
+    dashboard. `key` is the idempotency key, which belongs to its `caller`. In shadow mode `played` is a0 and `proposed`
+    what would have been played; `proposal` is the certificate of what was proposed, where that was not played.
+    `decided_at` is the advisor's clock, `certified` the share of D(s) that is certified and `sketch` a number made of
+    all that the problem says of the state (`binding.sketch`), both None between two looks at them (one in eight
+    decisions). Where the certificate speaks of a mixture, `drawn` is φ (d,) of the action that was drawn from it.
+    `safe_feature` is φ (d,) of a0, where safe costs are remembered. `under_way` is how many decisions other than a0
+    were made before this one and not in the log yet, for the guard on their rate. `canary` is how it was drawn between
+    the proposal and a0, if it was.
     """
 
     kind: ClassVar[str] = "decision"
@@ -389,10 +407,14 @@ class DecisionMade(Event):
     certified: FiniteFloat | None = None
     drawn: Vector | None = None
     safe_feature: Vector | None = None
+    canary: Canary | None = None
+    sketch: FiniteFloat | None = None
+    caller: str | None = None
+    under_way: NonNegativeInt = 0
 
     def keys(self) -> tuple[str, ...]:
         """One entry per decision, and one per idempotency key. The key comes first: a repeat gets the old decision."""
-        request = () if self.key is None else (request_key(self.key),)
+        request = () if self.key is None else (request_key(self.key, self.caller),)
         return (*request, decision_key(self.decision_id))
 
     @property
@@ -488,9 +510,15 @@ class ModeChanged(Order):
 
 
 class Stopped(Order):
-    """Somebody threw the kill switch: a0 from here on."""
+    """Somebody threw the kill switch: a0 from here on. `id` makes a retry of the same order harmless."""
 
     kind: ClassVar[str] = "stopped"
+
+    id: str = ""
+
+    def keys(self) -> tuple[str, ...]:
+        """The same order once."""
+        return (f"stop:{self.id}",) if self.id else ()
 
 
 class Resumed(Order):
@@ -531,13 +559,17 @@ class GateRefused(Event):
 
 
 class Withheld(Event):
-    """A logged decision did not leave: something that forbids it was logged first. The caller got a0 in its place."""
+    """A logged decision did not leave: something that forbids it was logged first. The caller got a0 in its place.
+
+    `is_baseline` if it was a0 itself, as the canary had drawn: it leaves only where the proposal would have.
+    """
 
     kind: ClassVar[str] = "withheld"
 
     decision_id: str
     reason: str
     detail: str
+    is_baseline: bool = False
 
     def keys(self) -> tuple[str, ...]:
         """A decision is withheld once."""
@@ -545,7 +577,10 @@ class Withheld(Event):
 
 
 class Configured(Event):
-    """What an advisor was started with, where that differs from the last time: all that a replay needs to know."""
+    """What an advisor was started with, where that differs from the last time: all that a replay needs to know.
+
+    `listed` holds a sketch of each of some listed states (`binding.listed_sketches`).
+    """
 
     kind: ClassVar[str] = "configured"
 
@@ -555,6 +590,7 @@ class Configured(Event):
     config: dict[str, Any]
     guards: dict[str, JsonValue]
     watch: bool
+    listed: list[FiniteFloat] = []
     library: str
     kernel: str
     numpy: str
@@ -585,9 +621,10 @@ def decision_key(decision_id: str) -> str:
     return f"decision:{decision_id}"
 
 
-def request_key(key: str) -> str:
-    """The uniqueness key of a caller's idempotency key."""
-    return f"request:{key}"
+def request_key(key: str, caller: str | None = None) -> str:
+    """The uniqueness key of a caller's idempotency key: another caller's is another, whose decision is not this one's.
+    The names of callers have no line breaks."""
+    return f"request:{key}" if caller is None else f"request:{caller}\n{key}"
 
 
 def outcome_key(decision_id: str) -> str:
@@ -663,7 +700,8 @@ class Status:
     whose costs have no effect yet, because earlier decisions are open: those `waiting_for` (one per step), the oldest
     made at `waiting_since` (seconds since 1970, 0 if nothing waits). `baseline` and `proposed` are how many decisions
     played a_0 and how many wanted something else, `unsynced` entries of the log that wait for others. `model_hash` is
-    of step 0.
+    of step 0. `uplift` is what the proposals gain over a_0, since the last change of mode. `failure` says that the
+    problem's functions failed, so that the log cannot be followed.
     """
 
     mode: str
@@ -687,7 +725,9 @@ class Status:
     waiting_for: str
     lost: int
     unsynced: int
+    uplift: UpliftStatus
     store_error: str
+    failure: str
 
 
 class AlreadyRecorded(InputError):

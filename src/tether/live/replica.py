@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import struct
-import tempfile
 import zipfile
 from base64 import b64decode, b64encode
 from collections import deque
@@ -13,7 +12,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from math import isfinite, sqrt
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -50,6 +48,7 @@ from tether.live.records import (
     Withheld,
     event_of,
 )
+from tether.live.uplift import Uplift, cost_spans
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Decision, State, Transition
 
@@ -72,8 +71,10 @@ def live_config(problem: Problem, algorithm: Algorithm = "slucb-qvi") -> SlucbCo
     """The default for live use: at H = 1 a plan is one regression and made after every outcome; else it is made rarely.
 
     Where states are not listed, next states are kept lean, unless a snapshot could not bring them back from their keys,
-    or mixtures are planned, which needs tables.
+    or mixtures are planned, which needs tables. One look is enough for what was seen only where rewards are exact.
     """
+    if algorithm == "rslucb-qvi" and problem.reward_noise > 0.0:
+        return SlucbConfig(explorer="plain", replan="on-doubling")
     if algorithm == "rslucb-qvi":
         return SlucbConfig(explorer="plain", value_radius="unseen", value_ridge="cost", replan="on-doubling")
     if problem.horizon == 1:
@@ -106,6 +107,9 @@ class Learner:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
         self.gate = gate_of(self.agent)
+        self.agent.counted = self._count
+        if self.agent.blocks is not None:
+            self.agent.blocks.ahead = self.gate.ahead
         self.batches: dict[str, list[Measured]] = {}  # rows of warm starts that are not complete
         self.seq = 0
         self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
@@ -115,6 +119,7 @@ class Learner:
         self._is_table = isinstance(problem.states, range)
         belongs_to = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
         self._belongs_to = json.dumps(belongs_to, sort_keys=True)
+        self._aged()
 
     @property
     def version(self) -> int:
@@ -136,19 +141,24 @@ class Learner:
         if seq != self.seq + 1:
             raise InputError(f"entry {seq} cannot follow entry {self.seq}: a log is applied without gaps.")
         if self._torn:
-            raise InputError(f"entry {seq} was interrupted half-way: open the log anew, in a new Advisor.")
+            raise InputError(f"entry {seq} was interrupted half-way: the log must be read anew, from a snapshot.")
         self._torn = True
         try:
             kind = type(event)
             if kind is DecisionMade:
-                self.agent.order.expect(event.decision_id, event.step, np.array(event.feature), event.decided_at)
+                feature, safe = np.array(event.feature), event.is_baseline
+                self.agent.expect(event.decision_id, event.step, feature, event.decided_at, is_baseline=safe)
+                if self.agent.blocks is not None:
+                    self.gate.tick()
+                    self._aged()
             elif kind is OutcomeRecorded:
                 self.learn(event, event.decision_id)
             elif kind in (OutcomeLost, Withheld):
                 # both may come of one decision, from processes that do not know of each other: the first one counts
                 if self.agent.order.is_open(event.decision_id):
                     settle = self.agent.lose if kind is OutcomeLost else self.agent.withdraw
-                    self._learned(settle(event.decision_id))
+                    settle(event.decision_id)
+                    self._learned()
             elif kind is WarmStarted:
                 self._take_batch(event)
             elif kind is AlarmReset and self.agent.watch is not None:
@@ -171,26 +181,53 @@ class Learner:
         fact = None if row.reward is None else self._fact_in(row)
         check_step(row.step, self.problem.horizon)
         if row.reward is None:
-            self._learned([self._learn_cost(row.step, checked_feature(feature, self.problem), row.cost)])
+            self._learn_cost(row.step, checked_feature(feature, self.problem), row.cost)
+            self._learned()
             return
         state = self.states.decode(row.state)
         # at H = 1 nothing follows: next states are logged, but would only fill tables
         after = self.states.decode(row.next_state) if self.problem.horizon > 1 else None
-        due = self.agent.learn(Transition(row.step, state, feature, row.reward, row.cost, after, decision_id), fact)
+        self.agent.learn(Transition(row.step, state, feature, row.reward, row.cost, after, decision_id), fact)
         if fact is not None:
             self.gate.remember(row.step, *fact)
-        self._learned(due)
+        self._learned()
 
-    def _learned(self, outcomes: list[CostOutcome]) -> None:
-        """The agent has counted these outcomes: so does the gate. Then a plan, if one is due."""
+    def _count(self, outcome: CostOutcome) -> None:
+        """The agent has counted an outcome: so does the gate, and takes the guess of the next one before it comes."""
+        self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)
+        if self.agent.likelihoods is not None:
+            self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))
+
+    def _learned(self) -> None:
+        """Outcomes were counted. A plan, if one is due."""
         self._proposed.clear()
-        for outcome in outcomes:
-            self.gate.add(outcome.step, outcome.feature, outcome.cost)
+        self._aged()
         if self.agent.plans_are_due:
-            with suppress(Exception):  # the problem's functions may fail: the older plan is as safe
+            # numbers fail the same way whenever the log is read, and the older plan is as safe; where the problem's
+            # functions fail, this entry does: else a replay, where they do not, would decide otherwise
+            with suppress(np.linalg.LinAlgError):
                 self.agent.plan()
             weigh_alike(self.gate, self.agent)
         self._hashes.clear()
+
+    def outdated(self, made: DecisionMade) -> str:
+        """Why the bounds of a decision no longer hold: costs drift, and too many others were made since. Else empty.
+
+        Those of what was proposed, so that both arms of a comparison leave, or do not, alike.
+        """
+        drift, blocks = (made.proposal or made.certificate).limits[0].drift, self.agent.blocks
+        if drift is None or blocks is None or int(blocks.clock[0]) - 1 <= drift.until:
+            return ""
+        return f"costs drift: its bounds hold up to decision {drift.until}, but {int(blocks.clock[0])} have been made"
+
+    def _aged(self) -> None:
+        """Where costs drift, bounds change with every decision: tell the gate which block they rest on now."""
+        if self.agent.blocks is not None:
+            self._proposed.clear()
+            self._hashes.clear()
+            for stage in range(self.agent.stages):
+                window, since, _ = self.agent.blocks.span(stage)
+                self.gate.use(stage, window, since)
 
     def _take_batch(self, part: WarmStarted) -> None:
         """Old data take effect as a whole: rows wait for the last entry of their warm start."""
@@ -207,13 +244,11 @@ class Learner:
         costs = checked_costs(row.safe_cost, self.problem, needed=True)
         return None if costs is None else (checked_feature(row.safe_feature, self.problem), costs)
 
-    def _learn_cost(self, step: int, feature: Array, cost: tuple[float, ...] | None) -> CostOutcome:
+    def _learn_cost(self, step: int, feature: Array, cost: tuple[float, ...] | None) -> None:
         """An old row without a reward: it teaches the cost alone."""
         if cost is None or len(cost) != self.problem.constraints:
             raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
-        outcome = CostOutcome(step, feature, np.array(cost))
-        self.agent.learn_cost(outcome)
-        return outcome
+        self.agent.learn_cost(CostOutcome(step, feature, np.array(cost)))
 
     def look_up(self, state: State) -> KnownState:
         """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
@@ -261,17 +296,20 @@ class Learner:
             sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name]
             for array in (*sums, agent.values.factor, *self.gate.arrays().values()):
                 digest.update(np.ascontiguousarray(array[stage]).tobytes())
+            if agent.likelihoods is not None:
+                cells = slice(agent.likelihoods.cell(stage, 0), agent.likelihoods.cell(stage + 1, 0))
+                for _, array in arrays_in(agent.likelihoods.trials, ""):
+                    digest.update(array[cells].tobytes())
             digest.update(agent.current.weights[step].tobytes() + agent.current.made.tobytes())
             found = self._hashes[step] = digest.hexdigest()
         return found
 
     def to_bytes(self) -> bytes:
         """Everything that the future depends on; the same state gives the same bytes."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "agent"
-            self.agent.save(path)
-            with zipfile.ZipFile(path) as saved:
-                files = {f"agent/{name}": saved.read(name) for name in sorted(saved.namelist())}
+        buffer = io.BytesIO()  # no file: there may be no place for one
+        self.agent.save(buffer)
+        with zipfile.ZipFile(buffer) as saved:
+            files = {f"agent/{name}": saved.read(name) for name in sorted(saved.namelist())}
         for name, array in self.gate.arrays().items():
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, array, allow_pickle=False)
@@ -295,11 +333,11 @@ class Learner:
             header = json.loads(files["learner.json"])
             if header["format"] != FORMAT or header["told"] != self._belongs_to:
                 raise StateFileError("the snapshot is of another problem, configuration or format.")
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "agent"
-                agent = {name.removeprefix("agent/"): files[name] for name in files if name.startswith("agent/")}
-                path.write_bytes(_packed(agent))
-                self.agent = type(self.agent).restore(path, self.problem)
+            agent = {name.removeprefix("agent/"): files[name] for name in files if name.startswith("agent/")}
+            self.agent = type(self.agent).restore(io.BytesIO(_packed(agent)), self.problem)
+            self.agent.counted = self._count
+            if self.agent.blocks is not None:
+                self.agent.blocks.ahead = self.gate.ahead
             self.gate.take(
                 {
                     name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
@@ -316,14 +354,18 @@ class Learner:
         return self
 
 
+def reward_estimate(agent: SlucbQvi, step: int) -> Array:
+    """θ̂_h = A_h^{-1} Σ rφ, (d,): the ridge estimate of the reward."""
+    moment = agent.values.reward_moment
+    stage = step if len(moment) > 1 else 0
+    factor = agent.values.factor[stage]  # U, A = UᵀU
+    estimate: Array = np.linalg.solve(factor, np.linalg.solve(factor.T, moment[stage]))
+    return estimate
+
+
 def terms_of(agent: SlucbQvi) -> Terms:
     """What the gate is told of this agent: constants of the problem, never a number that the learner computed."""
     problem, config = agent.problem, agent.config
-    if any(problem.bounded):
-        raise InputError(
-            'cost_kind="bounded" has no gate yet, so nothing is served live with it: no second code recomputes a '
-            'likelihood-ratio bound. Use cost_kind="gaussian" with noise=0.5, which holds for every cost in [0, 1].'
-        )
     memory: Literal["state", "visited", "all"] = "state" if agent.rules.memory == STATE else config.condition_on
     return Terms(
         memory=memory,
@@ -337,11 +379,13 @@ def terms_of(agent: SlucbQvi) -> Terms:
         noise=np.array(problem.noise),
         gamma_norm=np.array(problem.gamma_norm),
         cost_range=np.array(problem.cost_range) if problem.lost == "worst-case" else None,
+        bounded=tuple(np.flatnonzero(problem.bounded).tolist()),
         feature_norm=float(problem.feature_norm),
         confidence=problem.confidence,
         stages=1 if config.pooled else int(problem.horizon),
         dimension=int(problem.dimension),
         ridge=float(agent.costs.ridge),
+        drift=np.array(problem.drift) if any(problem.drift) else None,
     )
 
 
@@ -463,7 +507,8 @@ class Ledger:
     decisions that did not play a_0, `spent` (M,) the costs of the last outcomes (all of them: `total`), `latest` the
     newest time of a decision, `certified` the share of D(s) that was certified when last looked at. `began` is the
     entry that set `since` to zero: decisions that rest on an older one belong to the time before. `orders` counts what
-    people ordered, which tells whether an order was given since the ledger was read.
+    people ordered, which tells whether an order was given since the ledger was read. `uplift` compares the canary's two
+    arms since then.
     """
 
     def __init__(self, threshold: tuple[float, ...]) -> None:
@@ -481,9 +526,11 @@ class Ledger:
         self.spent = tuple(Window(0) for _ in threshold)
         self.total = [0.0] * len(threshold)
         self.ever, self.since, self.began = self._zero(), self._zero(), 0
+        self.uplift = Uplift()
         self._folds: dict[type, Callable[[int, Any], None]] = {
             DecisionMade: self._decided,
             OutcomeRecorded: self._seen,
+            OutcomeLost: self._lost,
             Withheld: self._withheld,
             GateRefused: self._refused,
             ModeChanged: self._mode_changed,
@@ -507,6 +554,10 @@ class Ledger:
         self.ever.decided(made)
         if made.certificate.seq >= self.began:
             self.since.decided(made)
+            if made.canary is not None:
+                if self.uplift.ended:
+                    self._compare_anew()
+                self.uplift.expect(made.decision_id, made.canary, played=not made.is_baseline)
         self.recent.append(int(not made.is_baseline))
         if made.certified is not None:
             self.certified = made.certified
@@ -521,10 +572,24 @@ class Ledger:
         for j, z in enumerate(cost):
             self.spent[j].append(z)
             self.total[j] += z
+        self.uplift.settle(outcome.decision_id, outcome.reward, outcome.cost)
+
+    def _lost(self, _: int, lost: OutcomeLost) -> None:
+        self.uplift.settle(lost.decision_id, None, None)
 
     def _withheld(self, _: int, note: Withheld) -> None:
-        self.ever.baseline += 1  # what acted was a_0
-        self.since.baseline += 1
+        self.ever.baseline += not note.is_baseline  # what acted was a_0
+        self.since.baseline += not note.is_baseline
+        self.uplift.withdraw(note.decision_id)
+
+    def _begin(self, seq: int) -> None:
+        """Count from here on."""
+        self.since, self.began = self._zero(), seq
+        self.uplift.end()
+
+    def _compare_anew(self) -> None:
+        spans = () if self.settings is None else cost_spans(self.settings.problem)
+        self.uplift = self.uplift.anew(self.guards.reward_range, spans)
 
     def _refused(self, _: int, refused: GateRefused) -> None:
         self.ever.refusals += 1
@@ -532,7 +597,8 @@ class Ledger:
 
     def _mode_changed(self, seq: int, order: ModeChanged) -> None:
         self.orders += 1
-        self.mode, self.since, self.began = order.mode, self._zero(), seq
+        self.mode = order.mode
+        self._begin(seq)
 
     def _stopped(self, _: int, order: Stopped) -> None:
         self.orders += 1
@@ -547,10 +613,13 @@ class Ledger:
 
     def _alarm_reset(self, seq: int, order: AlarmReset) -> None:
         self.orders += 1
-        self.tripped, self.since, self.began = None, self._zero(), seq
+        self.tripped = None
+        self._begin(seq)
 
     def _configured(self, _: int, settings: Configured) -> None:
-        self.settings, self.guards = settings, Guards.from_json(settings.guards)
+        before, self.settings, self.guards = self.settings, settings, Guards.from_json(settings.guards)
+        if before is None or before.guards.get("reward_range") != settings.guards.get("reward_range"):
+            self._compare_anew()
         self.recent.resize(self.guards.rate_window - 1)  # the decision that is asked about is the last of its window
         for window in self.spent:
             window.resize(self.guards.budget_window or 0)
@@ -565,8 +634,10 @@ class Ledger:
         """How many of the decisions before the next one, in its window, did not play a_0."""
         return int(self.recent.sum())
 
-    def unmet(self, criteria: Criteria, noise: tuple[float, ...], alarm: str) -> tuple[str, ...]:
-        """Each criterion for the next mode that the log does not meet, with its value and its limit."""
+    def unmet(
+        self, criteria: Criteria, noise: tuple[float, ...], alarm: str, mode: Mode = "guarded"
+    ) -> tuple[str, ...]:
+        """Each criterion for this mode that the log does not meet, with its value and its limit."""
         since, found = self.since, []
         if alarm:
             found.append(f"an alarm is on ({alarm}): reset_alarm first")
@@ -593,6 +664,8 @@ class Ledger:
                         f"cost {j} exceeded its bounds by {mean:.4g} on average over {since.compared} outcomes, the "
                         f"most is {limit:.4g}"
                     )
+        if mode == "live" and criteria.uplift is not None:
+            found += filter(None, [self.uplift.unmet(criteria.uplift)])
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
@@ -600,7 +673,8 @@ class Ledger:
         plain = {name: getattr(self, name) for name in PLAIN}
         events = {name: None if (event := getattr(self, name)) is None else event.model_dump() for name in HELD}
         windows = {"recent": self.recent.to_text(), "spent": [window.to_text() for window in self.spent]}
-        return {**plain, **events, **windows, "ever": asdict(self.ever), "since": asdict(self.since)}
+        counts = {"ever": asdict(self.ever), "since": asdict(self.since), "uplift": self.uplift.to_json()}
+        return {**plain, **events, **windows, **counts}
 
     @classmethod
     def from_json(cls, threshold: tuple[float, ...], saved: dict[str, Any]) -> Self:
@@ -613,6 +687,7 @@ class Ledger:
         ledger.stopped = None if saved["stopped"] is None else Stopped(**saved["stopped"])
         ledger.tripped = None if saved["tripped"] is None else Tripped(**saved["tripped"])
         ledger.ever, ledger.since = Counts(**saved["ever"]), Counts(**saved["since"])
+        ledger.uplift = Uplift.from_json(saved["uplift"])
         ledger.recent.take_text(saved["recent"])
         for window, text in zip(ledger.spent, saved["spent"], strict=True):
             window.take_text(text)
@@ -638,6 +713,7 @@ class Replica:
     def __init__(self, learner: Learner, genesis: str) -> None:
         self.learner, self.ledger = learner, Ledger(learner.problem.threshold)
         self.head = Head(0, genesis)
+        self.saved_at = 0  # the entry after which it was last saved
 
     def apply(self, entry: Entry, event: Event | None = None) -> None:
         """Take the next entry into account, refused if it does not continue the chain; `event` is what it holds, if
@@ -686,6 +762,7 @@ class Replica:
             header: dict[str, Any] = json.loads(data[8 : 8 + size])
             replica.ledger = Ledger.from_json(fresh.problem.threshold, header["ledger"])
             replica.head = Head(*header["head"])
+            replica.saved_at = replica.head.seq
         except (struct.error, LookupError, ValueError, TypeError) as error:
             raise StateFileError(f"the snapshot is not complete: {error}.") from error
         fresh.restored(data[8 + size :])

@@ -10,8 +10,9 @@ import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
-from tether.live.judge import FAR, LARGEST, checked_next, cost_limit
+from tether.live.judge import LARGEST, checked_next, cost_limit
 from tether.live.log.chain import Appended, Draft, Store, canonical
+from tether.live.policy import FAR
 from tether.live.records import Measured, StateCodec, WarmStarted, as_logged, detached, retyped
 from tether.problem.problem import KnownState, Problem
 from tether.records import State
@@ -69,6 +70,11 @@ def warm_start_drafts(
     """What a warm start writes into the log, or an InputError that names the first row that cannot be used."""
     if duplicates not in get_args(Duplicates):
         raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
+    if any(problem.drift):
+        raise InputError(
+            f"with drift = {max(problem.drift):g} an outcome says less the older it is, and rows of old data do not "
+            "say how many decisions ago they were: they cannot be used. Start without them."
+        )
     count = len(data)
     if data.steps is None and problem.horizon > 1:
         raise InputError(f"with H = {problem.horizon} each row needs its step: pass steps (n,).")
@@ -80,6 +86,14 @@ def warm_start_drafts(
             raise InputError(f"row {n} of the warm start cannot be used: {error}") from error
     keyed = _keyed(_without_duplicates(rows, duplicates))
     return _drafts(_without_known(store, keyed, duplicates), source, _digest(canonical(list(keyed))))
+
+
+def keyed_drafts(
+    store: Store, problem: Problem, states: StateCodec, data: dict[str, OldData], source: str
+) -> list[Draft]:
+    """The same for single rows that have names of their own; those whose name the log holds are skipped."""
+    rows = {key: _row(problem, states, row) for key, row in data.items()}
+    return _drafts(_without_known(store, rows, "new"), source, _digest(canonical(list(rows))))
 
 
 def append_in_turn(store: Store, drafts: Sequence[Draft]) -> list[Appended]:
@@ -122,12 +136,12 @@ def _row(problem: Problem, states: StateCodec, row: OldData) -> Measured:
     safe_feature = safe_cost = None  # what is declared of a_0 in the row's state: a fact to be remembered
     if known is not None and np.isfinite(known.baseline_cost[step]).all():
         safe_feature, safe_cost = tuple(known.actions.phi_0.tolist()), tuple(known.baseline_cost[step].tolist())
-    return Measured(
+    return Measured(  # + 0.0: a zero is a zero, however it is signed, or one row would count as two
         step=int(step),
         state=logged,
-        feature=tuple(x.tolist()),
-        reward=reward,
-        cost=None if z is None else tuple(z.tolist()),
+        feature=tuple((x + 0.0).tolist()),
+        reward=None if reward is None else reward + 0.0,
+        cost=None if z is None else tuple((z + 0.0).tolist()),
         next_state=checked_next(problem, states, after, is_lean=True) if is_used else detached(states.encode(after)),
         safe_feature=safe_feature,
         safe_cost=safe_cost,

@@ -99,6 +99,8 @@ def feature_of(actions: ActionSet, action: Action) -> Array:
 def as_feature_rows(values: ArrayLike, name: str) -> Array:
     """A read-only C-ordered float copy of (N, d) features, refused unless finite."""
     try:
+        if np.ma.is_masked(values) or np.iscomplexobj(values):  # numpy would drop the mask, or the imaginary part
+            raise TypeError("all of them given and real, and some are not")
         rows = np.array(values, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers of shape (N, d): {error}.") from error

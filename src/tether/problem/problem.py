@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from tether.errors import AssumptionError, InputError, TetherError
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
 from tether.problem.keys import content_key, hashable, own_copy
+from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import Limit, check_options
 from tether.records import Array, State, StateKey, settle
 
@@ -66,7 +67,10 @@ class Problem:
             exactly, to all digits. A cost that was measured or rounded is not: declare by how much.
         misfit: ε, how far an expected cost may be from linear, |c(s, a) − ⟨γ*, φ(s, a)⟩| <= ε, one per constraint; 0
             means exactly linear, as in the paper. Safe costs are then facts up to e + ε, and nothing but a_0 can be
-            certified where τ − τ_h(s) <= 2ε.
+            certified where τ − τ_h(s) <= 2ε. What costs more than τ may be further off (guarantee.md).
+        drift: ρ, how far γ* may move from one decision to the next, ‖γ*_{t+1} − γ*_t‖ <= ρ, one per constraint; 0 means
+            that costs do not change with time, as in the paper. Bounds then rest on recent decisions only, and of safe
+            costs only on that of the present state, as declared when it is asked for.
         reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration
             only.
         limit: what τ limits at each step. "expected": the mean cost of the action. "realised": the cost that is then
@@ -87,8 +91,10 @@ class Problem:
             not depend on it; certificates say so, and the online tests look for the opposite. "worst-case": the least
             favourable value within `cost_range`, so that nothing is assumed.
         cost_range: (lowest, highest) reading of a cost, or one such pair per constraint: for lost="worst-case".
+        version: a name of yours for what the functions say. A log or a saved agent of another version is refused.
         final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
             worth (0 if the end is worth nothing). Nothing is played there, so Assumption 2 does not speak of it.
+        names: what people call costs, actions and states, and the units, for messages and pages.
     """
 
     horizon: int
@@ -100,6 +106,7 @@ class Problem:
     cost_kind: str | Sequence[str] = "gaussian"
     baseline_cost_error: tuple[float, ...] = (0.0,)
     misfit: tuple[float, ...] = (0.0,)
+    drift: tuple[float, ...] = (0.0,)
     reward_noise: float = 0.0
     limit: Literal["expected", "realised"] = "expected"
     exceedance: float = 0.05
@@ -115,16 +122,21 @@ class Problem:
     final_reward: Callable[[State], float | None] | None = None
     lost: Literal["at-random", "worst-case"] = "at-random"
     cost_range: Sequence[Any] | None = None
+    version: str = ""
+    names: Names = NO_NAMES
 
     def __post_init__(self) -> None:
+        if not isinstance(self.version, str):
+            raise InputError(f"version must be a string, but is {self.version!r}.")
         self._settle_kinds()
         check_options(self, LIMITS)
         if not isinstance(self.noise_scales, bool):
             raise InputError(f"noise_scales must be True or False, but is {self.noise_scales!r}.")
-        if any(self.bounded) and (self.limit == "realised" or any(np.array(self.misfit)[list(self.bounded)])):
+        inexact = np.add(self.misfit, self.drift)[list(self.bounded)]
+        if any(self.bounded) and (self.limit == "realised" or inexact.any()):
             raise InputError(
                 'cost_kind="bounded" is certified by the likelihood of costs whose mean is exactly linear: it does not '
-                'go with misfit or limit="realised". Use cost_kind="gaussian" with noise=0.5.'
+                'go with misfit or limit="realised", nor with drift. Use cost_kind="gaussian" with noise=0.5.'
             )
         if self.noise_scales and self.limit == "expected":
             raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
@@ -136,6 +148,11 @@ class Problem:
             raise InputError(
                 "lost='worst-case' counts a missing cost as the least favourable one there can be: say which readings "
                 "there are, cost_range=(lowest, highest)."
+            )
+        if not isinstance(self.names, Names) or len(self.names.constraints) not in (0, self.constraints):
+            raise InputError(
+                f"names must be tether.Names(…), with a name for each of the {self.constraints} costs if any, but is "
+                f"{self.names!r}."
             )
         if self.baseline_cost is not None and not callable(self.baseline_cost):
             settle(self, baseline_cost=self._cost_function(self.baseline_cost))
@@ -179,6 +196,19 @@ class Problem:
         tau, reserve = np.array(self.threshold), self.reserve
         limit: Array = tau - reserve - np.where(reserve > 0.0, 2.0**-50 * (np.abs(tau) + reserve), 0.0)
         return limit
+
+    def windows(self, stages: int) -> tuple[int, ...]:
+        """W of the blocks of outcomes that bounds rest on where costs drift, in decisions; () where they do not.
+
+        They are fixed before the first outcome, around (σ√G/(ρL))^(2/3): n = W/G outcomes of one of G stages leave
+        noise of order σ in the radius, and the drift adds ρL√(Σa²), of order ρLW√n (docs/theory.md section 13).
+        """
+        limits = zip(self.noise, self.drift, strict=True)
+        paces = [sigma / (rho * self.feature_norm) for sigma, rho in limits if rho > 0.0]
+        if not paces:
+            return ()
+        shortest = max(8, ceil(min(min(paces) * sqrt(stages), 1e15) ** (2.0 / 3.0)))
+        return tuple(shortest * times for times in (1, 2, 4, 8))
 
     @property
     def is_exact(self) -> bool:
@@ -265,16 +295,20 @@ class Problem:
 
     def _costs_of_baseline(self, state: State) -> Array:
         """τ_h(s) for every step and constraint, (H, M); all NaN when unknown."""
-        costs = np.full((self.horizon, self.constraints), np.nan)
+        m = self.constraints
+        costs = np.full((self.horizon, m), np.nan)
         if self.baseline_cost is not None:
+            same = isinstance(self.baseline_cost, SameCosts)
             for step in range(self.horizon):
                 declared = np.asarray(self.baseline_cost(step, state), dtype=np.float64)
-                if declared.size != self.constraints:
+                if declared.size != m:
                     raise InputError(
                         f"the safe action of state {state!r} has {declared.size} costs at step {step}, but there are "
-                        f"{self.constraints} thresholds."
+                        f"{m} thresholds."
                     )
-                costs[step] = declared.reshape(self.constraints)
+                costs[step:] = declared.reshape(m)
+                if same:
+                    break
             self._check_baseline(costs, NamedState(state))
         return costs
 
@@ -294,7 +328,7 @@ class Problem:
             if costs.size != m:
                 raise InputError(f"baseline_cost has {costs.size} entries, but there are {m} thresholds.")
             self._check_baseline(np.tile(costs.reshape(m), (horizon, 1)), "every state")
-            return lambda step, state: costs
+            return SameCosts(costs)
         wanted = (horizon, len(self.states) if isinstance(self.states, range) else 0)
         if costs.shape != (*wanted, m) and (m > 1 or costs.shape != wanted):
             raise InputError(
@@ -360,6 +394,17 @@ class Problem:
         return problem
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SameCosts:
+    """τ_h(s) where it is one number per constraint, whatever the step and the state: asked for once. (M,)"""
+
+    costs: Array
+
+    def __call__(self, step: int, state: State) -> Array:
+        """The costs."""
+        return self.costs
+
+
 COST_KINDS = ("gaussian", "bounded")
 
 BOUNDED_NOISE = 0.5
@@ -384,6 +429,11 @@ LIMITS = {
         "finite and >= 0",
         lambda misfit: 0.0 <= misfit < inf,
         "It is how far an expected cost may be from linear in the features (Assumption 1).",
+    ),
+    "drift": Limit(
+        "finite and >= 0",
+        lambda drift: 0.0 <= drift < inf,
+        "It is how far γ* may move from one decision to the next.",
     ),
     "confidence": Limit(
         "a δ in (0, 0.5) as in Theorem 1",
@@ -437,10 +487,25 @@ def check_realised(costs: Array, reserve: Array, problem: Problem, where: object
 
 
 def load_problem(spec: str, folder: Path | None = None) -> Problem:
-    """The Problem behind module:name: itself, something that has it as `.problem`, or a function returning either.
+    """The Problem behind module:name: itself, something that has it as `.problem`, or a function returning either."""
+    thing = load(spec, folder)
+    problem: Problem = getattr(thing, "problem", thing)
+    return problem
 
-    Modules are looked for in `folder` first (the current one unless given), as `python -m` does.
-    """
+
+def load(spec: str, folder: Path | None = None) -> Any:
+    """What module:name names, or returns if it is a function: a Problem, or something that has one as `.problem`."""
+    thing = load_name(spec, folder)
+    if callable(thing) and not isinstance(getattr(thing, "problem", thing), Problem):
+        thing = _called(spec, thing)
+    if not isinstance(getattr(thing, "problem", thing), Problem):
+        raise InputError(f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one.")
+    return thing
+
+
+def load_name(spec: str, folder: Path | None = None) -> Any:
+    """What module:name names. Modules are looked for in `folder` first (the current one unless given), as `python -m`
+    does."""
     module_name, _, path = spec.partition(":")
     place = "" if folder is None else str(folder)
     if place not in sys.path:
@@ -455,13 +520,8 @@ def load_problem(spec: str, folder: Path | None = None) -> Problem:
         raise InputError(f"importing {module_name!r} failed: {type(error).__name__}: {error}.") from error
     for name in path.split("."):
         if not hasattr(thing, name):
-            raise InputError(f"{spec!r}: {module_name} has no {path!r}. Name a Problem, or a function returning one.")
+            raise InputError(f"{spec!r}: {module_name} has no {path!r}.")
         thing = getattr(thing, name)
-    if callable(thing) and not isinstance(thing, Problem):
-        thing = _called(spec, thing)
-    thing = getattr(thing, "problem", thing)
-    if not isinstance(thing, Problem):
-        raise InputError(f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one.")
     return thing
 
 

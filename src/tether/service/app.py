@@ -5,14 +5,19 @@ import gc
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tether import __version__
-from tether.errors import InputError
+from tether.errors import InputError, StoreError
 from tether.live.advisor import Advisor
 from tether.live.log import open_store
 from tether.live.log.chain import Store
@@ -23,7 +28,7 @@ from tether.service.auth import read_tokens
 from tether.service.config import ServiceConfig
 from tether.service.http import Application, Endpoint, Json, answer_of, openapi
 from tether.service.hub import Hub
-from tether.service.views import LogPoll, Metrics, Pages, View
+from tether.service.views import LogPoll, Metrics, Pages, Readers, View
 
 LONGEST_KEY = 400
 """Characters of an Idempotency-Key."""
@@ -35,6 +40,12 @@ KEY_HEADER = {
     "description": "The same key gets the same decision again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY},
 }
+NOT_LOGGED_YET = (
+    "this process plays the safe action only from now on, and will write the order to the log as soon as it can. Other "
+    "processes do not know of it yet: if there are any, stop them by other means."
+)
+"""What an admin is told whose stop could not be logged."""
+
 INFO = {
     "title": "Tether",
     "version": __version__,
@@ -62,10 +73,12 @@ class Service:
     hub: Hub
     view: View
     poll: LogPoll
+    readers: Readers
 
     def __init__(self, config: ServiceConfig, advisor: Advisor | None, *, is_open: bool) -> None:
         self._config, self._advisor, self._is_open = config, advisor, is_open
         self.metrics, self._pages = Metrics(), Pages()
+        self._orders = ThreadPoolExecutor(2, "tether-orders")  # of their own: no order waits behind readers
         self.endpoints = self._endpoints()
         self._openapi = openapi(self.endpoints, INFO)
 
@@ -73,9 +86,10 @@ class Service:
     async def lifespan(self, app: object) -> AsyncIterator[None]:
         """Make the advisor, unless one was given; at the end finish what has begun and save a snapshot."""
         advisor = make_advisor(self._config) if self._advisor is None else self._advisor
-        self.hub = Hub(advisor, waiting=self._config.limits.waiting, seconds=self._config.limits.seconds)
+        limits, noted = self._config.limits, None if self._advisor is not None else self._config.head_note()
+        self.hub = Hub(advisor, waiting=limits.waiting, seconds=limits.seconds, noted=noted)
         self.view = View(advisor, self._config, has_tokens=not self._is_open)
-        self.poll = LogPoll(advisor.store)
+        self.poll, self.readers = LogPoll(advisor.store), Readers(self._config.limits)
         if self._advisor is None:  # a process of our own
             warm_up(advisor)
             gc.collect()
@@ -86,6 +100,8 @@ class Service:
             await self.poll.close()
         finally:
             await self.hub.close()
+            self._orders.shutdown(wait=False)
+            self.readers.close()
 
     def _stop_polls_on_signals(self) -> None:
         """Answer long polls when a signal asks for the end: a server tells the application only after the last one."""
@@ -105,7 +121,7 @@ class Service:
         key = request.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= LONGEST_KEY:
             raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
-        decision = await self.hub.decide(body, key)
+        decision = await self.hub.decide(body, key, request.user.name)
         self.metrics.decided(decision)
         return Json(answer_of(decision), 200 if decision.logged else 503)
 
@@ -122,7 +138,11 @@ class Service:
 
     async def stop(self, request: Request, body: models.OrderRequest) -> Response:
         """Throw the kill switch: the safe action only, in every process, until it is released."""
-        return await self._order(request, self.hub.advisor.stop, body.why)
+        stop = self.hub.advisor.latch(by=request.user.name, why=body.why)  # in effect from here on
+        try:
+            return await self._ordered(request, partial(self.hub.advisor.log_stop, stop))
+        except (StoreError, TimeoutError) as error:
+            raise HTTPException(503, NOT_LOGGED_YET) from error
 
     async def resume(self, request: Request, body: models.OrderRequest) -> Response:
         """Release the kill switch."""
@@ -140,7 +160,8 @@ class Service:
             advisor.sync()  # another process may have changed the mode
             present = advisor.status().mode
             if rank(body.mode) > rank(present):
-                advisor.promote(body.mode, by=by, why=why)
+                asked = replace(advisor.criteria, uplift=None) if body.override else advisor.criteria
+                advisor.promote(body.mode, by=by, why=why, criteria=asked)
             elif body.mode != present:
                 advisor.demote(body.mode, by=by, why=why)
             elif not why.strip():
@@ -150,28 +171,38 @@ class Service:
 
     async def _order(self, request: Request, order: Callable[..., None], why: str) -> Response:
         """Give an order to the advisor; the answer is the status then."""
-        await asyncio.to_thread(order, by=request.user.name, why=why)
-        return await self.status(request, None)
+        return await self._ordered(request, partial(order, by=request.user.name, why=why))
+
+    async def _ordered(self, request: Request, order: Callable[[], None]) -> Response:
+        """Carry out an order. Its answer waits neither for readers nor, longer than the limit, for the log."""
+        loop = asyncio.get_running_loop()
+
+        def answered() -> bytes:
+            order()
+            return to_json(self.view.status(request.user, wait=False), inf_nan_mode="null")
+
+        return Json(await asyncio.wait_for(loop.run_in_executor(self._orders, answered), self._config.limits.seconds))
 
     async def status(self, request: Request, query: None) -> Response:
         """Mode, switch, alarm, counts and where the log ends."""
-        return await self._read(self.view.status, request.user)
+        return await self._read(request, self.view.status, request.user)
 
     async def decisions(self, request: Request, query: models.DecisionsQuery) -> Response:
         """The last decisions, newest first."""
-        return await self._read(self.view.decisions, query.limit, query.before, query.kind)
+        return await self._read(request, self.view.decisions, query.limit, query.before, query.kind)
 
     async def decision(self, request: Request, query: None) -> Response:
         """One decision with its certificate and its place in the log."""
-        return await self._read(self.view.decision, request.path_params["id"])
+        return await self._read(request, self.view.decision, request.path_params["id"])
 
     async def series(self, request: Request, query: models.SeriesQuery) -> Response:
         """Columns for charts."""
-        return await self._read(self.view.series, query.window, query.points)
+        return await self._read(request, self.view.series, query.window, query.points)
 
-    async def _read(self, view: Callable[..., dict[str, Any]], *given: Any) -> Response:
-        """Answer from a view, which reads the log, in a thread."""
-        return Json(await asyncio.to_thread(view, *given))
+    async def _read(self, request: Request, view: Callable[..., dict[str, Any]], *given: Any) -> Response:
+        """Answer from a view, which reads the log, in the readers' thread."""
+        who = (request.user.name, request.client and request.client.host)
+        return Json(await self.readers.run(who, lambda: to_json(view(*given), inf_nan_mode="null")))
 
     async def events(self, request: Request, query: models.EventsQuery) -> Response:
         """Wait until the log is longer than `after`, at most `wait` seconds."""
@@ -181,7 +212,7 @@ class Service:
 
     async def prometheus(self, request: Request, query: None) -> Response:
         """For Prometheus. What the log knows is of its end; the label `worker` marks what is of one process only."""
-        text = self.metrics.text(await asyncio.to_thread(self.view.advisor_status))
+        text = await self.readers.run(None, lambda: self.metrics.text(self.view.advisor_status()))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(self, request: Request, query: None) -> Response:
@@ -189,10 +220,10 @@ class Service:
         return Json({"status": "ok", "open": self._is_open})
 
     async def readyz(self, request: Request, query: None) -> Response:
-        """The log can be read, and could be written when last used."""
+        """The log can be read, and could be written when last used; the problem's functions did not fail on it."""
         if await self.hub.ready():
             return Json({"status": "ready"})
-        return Json({"status": "the log cannot be used: the service's own log says why"}, 503)
+        return Json({"status": "the log cannot be used, or not be applied: the service's own log says why"}, 503)
 
     async def page(self, request: Request, query: None) -> Response:
         """The dashboard and its files."""

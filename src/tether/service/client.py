@@ -20,7 +20,7 @@ from tether.service.models import DecisionAnswer, LostAnswer, OutcomeAnswer, Sta
 Answer = TypeVar("Answer")
 Number = float | np.floating[Any]
 
-TRANSIENT = (408, 502, 503, 504)
+TRANSIENT = (408, 429, 502, 503, 504)
 UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError, OverflowError)
 """Errors that no retry can mend; a socket raises the last two for names and ports that it cannot use."""
 
@@ -92,9 +92,11 @@ class Client:
         """Mode, switch, alarm, counts."""
         return self._send("GET", "/v1/status", _status_of)
 
-    def set_mode(self, mode: str, why: str) -> dict[str, Any]:
-        """Promote (the criteria must be met: ServiceError.unmet names those that are not) or demote."""
-        return self._send("POST", "/v1/mode", _status_of, {"mode": mode, "why": why}, once=True)
+    def set_mode(self, mode: str, why: str, override: bool = False) -> dict[str, Any]:
+        """Promote (the criteria must be met: ServiceError.unmet names those that are not) or demote. `override` enters
+        live mode without evidence of a gain over a_0."""
+        body = {"mode": mode, "why": why, "override": override}
+        return self._send("POST", "/v1/mode", _status_of, body, once=True)
 
     def stop(self, why: str) -> dict[str, Any]:
         """Throw the kill switch."""

@@ -43,6 +43,8 @@ class GuardsSection(Section):
     for what it does not name; without it, the log's own guards stand."""
 
     margin_share: float | None = Field(default=None, ge=0.0, le=1.0)
+    canary: float | None = Field(default=None, ge=0.001, le=1.0)
+    reward_range: list[float] | None = Field(default=None, min_length=2, max_length=2)
     guarded_rate: float | None = Field(default=None, ge=0.0, le=1.0)
     live_rate: float | None = Field(default=None, ge=0.0, le=1.0)
     rate_window: int | None = Field(default=None, ge=1, le=100_000)
@@ -59,6 +61,9 @@ class LimitsSection(Section):
     body_bytes: int = Field(default=262_144, ge=1024, le=2**26)
     seconds: float = Field(default=10.0, gt=0.0, le=600.0)  # for the head of a request, for its body, and for the log
     waiting: int = Field(default=10_000, ge=1)  # entries that may wait for the log before requests are refused
+    connections_each: int | None = Field(default=None, ge=1)  # of one address; None: half of all that are allowed
+    readers: int = Field(default=64, ge=1)  # requests of readers that may wait for their turn, of all clients
+    readers_each: int = Field(default=32, ge=1)  # and of one: a token at an address
 
 
 class LabelsSection(Section):
@@ -115,6 +120,11 @@ class ServiceConfig(Section):
         else:
             address = self.store
         return address if is_postgres(address) else str(self.folder / address)
+
+    def head_note(self) -> Path | None:
+        """Where the head of an SQLite log is noted: beside it."""
+        address = self.store_address()
+        return None if is_postgres(address) else Path(f"{address}.head")
 
 
 def is_postgres(address: str) -> bool:

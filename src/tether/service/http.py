@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
@@ -74,6 +74,14 @@ class Endpoint:
     media_type: str = "application/json"
     header: dict[str, Any] | None = None
     tag: str = ""
+
+
+class Sender(NamedTuple):
+    """Who sent a request, for the access log: the address is that of a client whose token was refused."""
+
+    name: str | None
+    address: str
+    request_id: str
 
 
 class Application:
@@ -137,7 +145,9 @@ class Application:
             await _response_of(problem, getattr(error, "headers", None))(scope, receive, reply)
         finally:
             seconds = time.perf_counter() - began
-            self._log(scope["method"], scope.get("template", "other"), status, seconds, caller, request_id)
+            address = scope["client"][0] if status == HTTPStatus.UNAUTHORIZED and scope.get("client") else ""
+            who = Sender(None if caller is None else caller.name, address, request_id)
+            self._log(scope["method"], scope.get("template", "other"), status, seconds, who)
 
     def _authenticate(self, headers: dict[bytes, bytes]) -> Caller | None:
         """Who is calling; None if no known token was sent.
@@ -193,12 +203,14 @@ class Application:
             words = f"the body is longer than {self._limits.body_bytes} bytes, the limit of this service."
             raise HTTPException(413, words)
 
-    def _log(self, method: str, path: str, status: int, seconds: float, caller: Caller | None, request_id: str) -> None:
+    def _log(self, method: str, path: str, status: int, seconds: float, who: Sender) -> None:
         """The metrics and the line in the access log. Neither holds a token, a state or a query."""
         self._observe(method, path, status, seconds)
         if access_log.isEnabledFor(logging.INFO):
             line = {"time": round(time.time(), 3), "method": method, "path": path, "status": status}
-            line |= {"ms": round(1e3 * seconds, 2), "caller": caller and caller.name, "request_id": request_id}
+            line |= {"ms": round(1e3 * seconds, 2), "caller": who.name, "request_id": who.request_id}
+            if who.address:
+                line["address"] = who.address
             access_log.info(json.dumps(line))
 
 
@@ -211,11 +223,12 @@ def _authorize(caller: Caller | None, role: Role) -> None:
 
 # Errors: as problem+json, in words that name the way out.
 
-TITLES = {401: "unauthorized", 403: "forbidden", 408: "too slow", 413: "too large", 415: "not JSON"}
+TITLES = {401: "unauthorized", 403: "forbidden", 408: "too slow", 413: "too large", 415: "not JSON", 429: "too many"}
 HEADERS = {
     401: {"www-authenticate": "Bearer"},
     408: {"connection": "close"},  # the rest of the body may still come, and nobody reads it
     413: {"connection": "close"},
+    429: {"retry-after": "1"},
     503: {"retry-after": "1"},
 }
 """Headers that belong to a status."""
@@ -265,6 +278,7 @@ ERRORS = {
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The request does not fit the description.",
+    429: "Too many requests of readers wait already.",
     503: "The log cannot be used now; try again.",
 }
 

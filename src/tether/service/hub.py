@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from tether.errors import AlteredLog, StoreError, TetherError
@@ -13,6 +14,7 @@ from tether.live.log.chain import Appended
 from tether.live.log.group_commit import GroupCommit
 from tether.live.records import Event, LiveDecision, Recorded
 from tether.records import StarAction
+from tether.service.head_note import HeadNote
 from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel
 
 error_log = logging.getLogger("tether.service")
@@ -28,21 +30,27 @@ class Hub:
     hangs up, or a time-out, leaves nothing half done.
     """
 
-    def __init__(self, advisor: Advisor, *, waiting: int, seconds: float) -> None:
-        self.advisor = advisor
+    def __init__(self, advisor: Advisor, *, waiting: int, seconds: float, noted: Path | None = None) -> None:
+        self.advisor, self._note_of_head = advisor, HeadNote(advisor.store, noted)
+        if why := self._note_of_head.contradiction():
+            error_log.error("the log starts stopped: %s", why)
+            why = f"the log starts stopped: {why}. Resume once you know what is missing"
+            with suppress(StoreError):  # it holds, and is logged when that is possible
+                advisor.stop(by="the service", why=why)
         self._seconds = seconds
         self._commit = GroupCommit(advisor.store, most_waiting=waiting)
         self._gathered: list[tuple[Request, asyncio.Future[Any]]] = []
         self._away: set[Future[list[Appended]]] = set()
         self._all_back = asyncio.Event()
         self._all_back.set()
+        self._health = ThreadPoolExecutor(1, "tether-health")  # of its own: a probe waits for nobody
         self._failure: StoreError | None = None  # of the log, when last used
         self._trying = False
 
-    async def decide(self, asked: DecisionRequest, key: str | None) -> LiveDecision:
-        """A decision, durably logged before it is handed out."""
-        state = wire_state(asked.state)
-        question = self.advisor.question(state, asked.step, asked.episode, key=key, observed_at=asked.observed_at)
+    async def decide(self, asked: DecisionRequest, key: str | None, caller: str | None = None) -> LiveDecision:
+        """A decision, durably logged before it is handed out. An idempotency key belongs to its caller."""
+        state, seen = wire_state(asked.state), asked.observed_at
+        question = self.advisor.question(state, asked.step, asked.episode, key=key, observed_at=seen, caller=caller)
         made: LiveDecision = await self._answer(question)
         return made
 
@@ -90,12 +98,19 @@ class Hub:
             result = _result_of(done)
             self._note(result if isinstance(result, StoreError) else None)
             self._end(batch, result, futures)
-            for note in self.advisor.notes():  # of what did not leave: nobody waits for them
-                self._answer(note)
+            if not isinstance(result, StoreError):
+                self._log_notes()
+                if self._note_of_head.is_due():
+                    self._health.submit(self._note_of_head.write)
             if not self._away:
                 self._all_back.set()
 
         written.add_done_callback(lambda done: loop.call_soon_threadsafe(back, done))
+
+    def _log_notes(self) -> None:
+        """What is to be logged and nobody waits for: what did not leave, or an order that could not be written."""
+        for note in self.advisor.notes():
+            self._answer(note)
 
     def _end(self, batch: Batch, written: list[Appended] | StoreError, futures: "list[asyncio.Future[Any]]") -> None:
         """Commit the batch, and give each who still waits its answer. A future takes no StopIteration, and what is no
@@ -128,12 +143,12 @@ class Hub:
     async def ready(self) -> bool:
         """Whether the log can be read, and could be used when last tried."""
         try:
-            await asyncio.to_thread(self.advisor.store.head)
+            await asyncio.get_running_loop().run_in_executor(self._health, self.advisor.store.head)
             if self._failure is not None and not self._trying and not self._away:
                 await self._try()
         except Exception:  # whatever it is, this process is not the one to send requests to
             return False
-        return self._failure is None
+        return self._failure is None and not self.advisor.failure
 
     async def _try(self) -> None:
         """Write to a log that failed: a snapshot, which nobody minds. Whoever is told that a process is not ready sends
@@ -142,7 +157,7 @@ class Hub:
             return
         self._trying = True
         try:
-            await asyncio.to_thread(self.advisor.snapshot)
+            await asyncio.get_running_loop().run_in_executor(self._health, self.advisor.snapshot)
         except StoreError:
             raise
         except TetherError:  # states that cannot be saved: then it can be read, at least, and the next decision tells
@@ -150,6 +165,7 @@ class Hub:
         finally:
             self._trying = False
         self._note(None)
+        self._log_notes()
 
     async def close(self) -> None:
         """Finish what has begun, save a snapshot and let go of the log."""
@@ -158,7 +174,9 @@ class Hub:
         await asyncio.to_thread(self._commit.close)
         with suppress(TetherError):  # a snapshot only saves time: the log alone is enough
             self.advisor.snapshot()
+        self._note_of_head.write()
         self.advisor.close()
+        self._health.shutdown(wait=False)
 
 
 def _result_of(done: "Future[list[Appended]]") -> list[Appended] | StoreError:

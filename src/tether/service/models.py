@@ -54,10 +54,14 @@ class LostRequest(Wire):
 
 
 class ModeRequest(Wire):
-    """Enter a mode. Going up needs the criteria to be met; going down is always allowed."""
+    """Enter a mode. Going up needs the criteria to be met; going down is always allowed.
+
+    `override` enters live mode without evidence of a gain over a_0; `why` says why, and the log holds both.
+    """
 
     mode: Literal["shadow", "guarded", "live"]
     why: Why
+    override: bool = False
 
 
 class OrderRequest(Wire):

@@ -7,11 +7,13 @@ import math
 import os
 import resource
 import socket
+import struct
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +22,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tether.errors import InputError
+from tether.errors import InputError, TetherError
 from tether.service.app import create_app, make_advisor, store_of, warm_up
 from tether.service.auth import read_tokens
 from tether.service.config import ServiceConfig, read_config
@@ -64,30 +66,39 @@ def log_to_stderr(*, access: bool = True) -> None:
 
 
 class Connection(H11Protocol):
-    """Limits concurrent connections to `most` and closes one whose request is incomplete after `seconds`.
+    """Limits concurrent connections to `most`, and to `each` per address (`of_address` counts them).
 
-    A handler that waits for the rest of a request body refuses it by itself (408). Responses may take longer.
+    It closes one whose request is incomplete after `seconds`, or whose answer is not taken for as long. A handler that
+    waits for the rest of a request body refuses it by itself (408), and may take its time to answer.
     """
 
     _warned_at: ClassVar[float] = -math.inf
 
-    def __init__(self, *given: Any, seconds: float, most: int, **named: Any) -> None:
+    def __init__(
+        self, *given: Any, seconds: float, most: int, each: int, of_address: Counter[str], **named: Any
+    ) -> None:
         super().__init__(*given, **named)
-        self._seconds, self._most = seconds, most
+        self._seconds, self._most, self._each, self._of_address = seconds, most, each, of_address
         self._timeout: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._address = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Start the timeout of the first request, or refuse a connection beyond the limit."""
+        """Start the timeout of the first request, or refuse a connection beyond the limits."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # so that a pause says that the peer has not taken everything
         self._timeout = self.loop.call_later(self._seconds, self._close_if_incomplete)
-        if len(self.connections) > self._most:
+        self._address = self.client[0] if self.client else ""
+        self._of_address[self._address] += 1
+        if len(self.connections) > self._most or self._of_address[self._address] > self._each:
             transport.abort()
             if self.loop.time() - Connection._warned_at > WARN_EVERY:  # not for each connection that is refused
                 Connection._warned_at = self.loop.time()
                 service_log.warning(
-                    "%d connections are open, the limit: more are turned away. `ulimit -n` sets it, to half of that",
-                    self._most,
-                )
+                    "%d connections are open, %d of them by %s: more than %d, or %d of one address, are turned away. "
+                    "`ulimit -n` sets the first, to half of that; limits.connections_each the other",
+                    len(self.connections), self._of_address[self._address], self._address, self._most, self._each,
+                )  # fmt: skip
 
     def data_received(self, data: bytes) -> None:
         """Parse what came. The timeout runs from a request's first byte to its last: most come whole, and need none."""
@@ -99,11 +110,32 @@ class Connection(H11Protocol):
             self._timeout.cancel()
             self._timeout = None
 
+    def pause_writing(self) -> None:
+        """The peer takes no more of an answer for now: it has so many seconds to go on."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._seconds, self._cut_off)
+
+    def resume_writing(self) -> None:
+        """It has taken everything."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timeout."""
-        if self._timeout is not None:
-            self._timeout.cancel()
+        """Cancel the timeouts."""
+        self._of_address[self._address] -= 1
+        if not self._of_address[self._address]:
+            del self._of_address[self._address]
+        for timeout in (self._timeout, self._unread):
+            if timeout is not None:
+                timeout.cancel()
         super().connection_lost(exc)
+
+    def _cut_off(self) -> None:
+        """Reset the connection: else the kernel would keep what was not read, and try for minutes to deliver it."""
+        line = self.transport.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
     def _close_if_incomplete(self) -> None:
         self._timeout = None
@@ -119,7 +151,9 @@ def server_options(config: ServiceConfig) -> dict[str, Any]:
     """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     files = MOST_FILES if files == resource.RLIM_INFINITY else min(files, MOST_FILES)
-    connection = partial(Connection, seconds=config.limits.seconds, most=max(1, files // 2))
+    most, limits = max(1, files // 2), config.limits
+    each = limits.connections_each or max(1, most // 2)
+    connection = partial(Connection, seconds=limits.seconds, most=most, each=each, of_address=Counter())
     return {"http": connection, "backlog": max(1, files // 16)}
 
 
@@ -171,16 +205,20 @@ def check_port(config: ServiceConfig) -> None:
         ) from error
 
 
-def check_start(config: ServiceConfig) -> None:
+def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     """Everything that would fail in a worker, said before one is started: the problem, the tokens, the log.
 
-    A log is made if there is none; nothing is written to one that another service may be using.
+    A log is made if there is none; no entry is written to one that another service may be using. With `saves`, a
+    snapshot is left behind where much of the log had to be read, so that no worker reads it all again.
     """
     if config.tokens is not None:
         read_tokens(config.folder / config.tokens)
     store_of(config, read_only=False).close()
     advisor = make_advisor(config, read_only=True)
     warm_up(advisor)
+    if saves and advisor.replica.head.seq - advisor.replica.saved_at >= config.snapshot_every:
+        with closing(store_of(config, read_only=False)) as store, suppress(TetherError):  # it only saves time
+            store.save_snapshot(advisor.replica.head.seq, advisor.replica.to_bytes())
     advisor.close()
 
 

@@ -7,8 +7,9 @@ import asyncio
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
@@ -16,7 +17,8 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client import Counter as CounterMetric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
@@ -28,9 +30,10 @@ from tether.live.advisor import Advisor
 from tether.live.log.chain import Entry, Store
 from tether.live.policy import MODES
 from tether.live.records import LiveDecision, Status, UnknownDecision, decision_key, outcome_key, withheld_key
+from tether.live.replica import reward_estimate
 from tether.records import Array
 from tether.service.auth import Caller
-from tether.service.config import ServiceConfig
+from tether.service.config import LimitsSection, ServiceConfig
 
 KEPT = 20_000
 """Decisions that the journal holds."""
@@ -238,15 +241,6 @@ def finite(value: Any) -> Any:
     return None if value in ("inf", "-inf", "nan") else value
 
 
-def reward_estimate(agent: Any, step: int) -> Array:
-    """θ̂_h = A_h^{-1} Σ rφ, (d,): the ridge estimate of the reward."""
-    moment = agent.values.reward_moment
-    stage = step if len(moment) > 1 else 0
-    factor = agent.values.factor[stage]  # U, A = UᵀU
-    estimate: Array = np.linalg.solve(factor, np.linalg.solve(factor.T, moment[stage]))
-    return estimate
-
-
 # What the dashboard and other readers see: status, decisions and columns, all read from the log.
 
 
@@ -290,15 +284,19 @@ class View:
         """Kinds of the entries after `after`, of the first page of them."""
         return list(dict.fromkeys(entry.kind for entry in self._advisor.store.read(after, 200)))
 
-    def status(self, caller: Caller) -> dict[str, Any]:
-        """Where the service stands, for this caller."""
-        with self._lock:
-            journal, error = self._latest()
-            status, ledger = self._advisor.status(), self._advisor.replica.ledger
-            radius = journal.last_radius()
+    def status(self, caller: Caller, *, wait: bool = True) -> dict[str, Any]:
+        """Where the service stands, for this caller. Without `wait`, for orders, nobody's reading is waited for: what
+        the journal adds is then as of when it was last read, and the radius is left out."""
+        error, radius = "", dict[str, Any](value=None, origin=None)
+        if wait:
+            with self._lock:
+                journal, error = self._latest()
+                radius = journal.last_radius()
+        history, times = ([], {}) if self._journal is None else (self._journal.history, self._journal.times)
+        status, stopped, tripped = self._advisor.status(), self._advisor.stopped, self._advisor.replica.ledger.tripped
         problem, labels = self._advisor.problem, self._config.labels
-        names = [*labels.constraints, *[None] * problem.constraints][: problem.constraints]
-        stopped, tripped = ledger.stopped, ledger.tripped
+        given = problem.names  # what the configuration calls otherwise is called so here
+        names = [*(labels.constraints or given.constraints), *[None] * problem.constraints][: problem.constraints]
         return {
             "you": {"name": caller.name, "roles": list(caller.roles)},
             "open": not self._has_tokens,
@@ -307,12 +305,12 @@ class View:
             "library_version": __version__,
             "time": time.time(),
             "mode": status.mode,
-            "mode_since": journal.times.get("mode"),
-            "stopped": None if stopped is None else {**stopped.model_dump(), "time": journal.times.get("stopped")},
+            "mode_since": times.get("mode"),
+            "stopped": None if stopped is None else {**stopped.model_dump(), "time": times.get("stopped")},
             "alarm": None if not status.alarm else {
                 "test": "" if tripped is None else tripped.test,
                 "message": status.alarm,
-                "time": journal.times.get("tripped"),
+                "time": times.get("tripped"),
             },
             "head": {"seq": status.seq, "hash": status.head},
             "data_version": status.data_version,
@@ -334,9 +332,14 @@ class View:
             "radius": radius,
             "bounds": self._advisor.replica.learner.agent.bounds,
             "certified_share": status.certified if status.decisions else None,
-            "history": journal.history,
-            "store_error": error or status.store_error,
-            "units": {"reward": labels.reward_unit or None, "cost": labels.cost_units or None},
+            "uplift": status.uplift.to_json(),
+            "history": history,
+            "store_error": error or status.store_error or status.failure,
+            "units": {
+                "reward": labels.reward_unit or given.reward_unit or None,
+                "cost": labels.cost_units or list(given.cost_units) or None,
+            },
+            "actions": list(given.actions),
         }  # fmt: skip
 
     def decisions(self, limit: int, before: int | None, kind: str) -> dict[str, Any]:
@@ -359,7 +362,7 @@ class View:
             row["outcome"] = outcome_of(outcome)
         return {
             **row,
-            **{name: body[name] for name in ("certificate", "proposal", "drawn", "key", "observed_at")},
+            **{name: body[name] for name in ("certificate", "proposal", "drawn", "canary", "key", "observed_at")},
             "entry": {"seq": entry.seq, "time": entry.time, "hash": entry.hash, "previous": entry.previous},
             "outcome_entry": None if outcome is None else {"seq": outcome.seq, "hash": outcome.hash},
         }
@@ -368,6 +371,33 @@ class View:
         """Columns for charts."""
         with self._lock:
             return self._followed().series(window, points)
+
+
+class Readers:
+    """One thread in which readers are answered, so that decisions share the processor with one of them at most. Those
+    who wait for it are limited, in all and each."""
+
+    def __init__(self, limits: LimitsSection) -> None:
+        self._limits, self._thread = limits, ThreadPoolExecutor(1, "tether-readers")
+        self._waiting = Counter[Any]()
+
+    async def run(self, who: Any, view: Callable[[], bytes]) -> bytes:
+        """The answer of a view, for this client (None: the metrics, which count for nobody)."""
+        of_all, of_one, limits = self._waiting.total(), self._waiting[who], self._limits
+        if who is not None and (of_all >= limits.readers or of_one >= limits.readers_each):
+            words = f"{of_one} requests of yours for status, decisions or charts wait already, {of_all} of all clients"
+            raise HTTPException(429, f"{words}: the limits are {limits.readers_each} and {limits.readers}. Try again.")
+        self._waiting[who] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, view)
+        finally:
+            self._waiting[who] -= 1
+            if not self._waiting[who]:
+                del self._waiting[who]
+
+    def close(self) -> None:
+        """Take no more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 # Long polls: wait until the log grows.
@@ -432,7 +462,10 @@ OF_THE_LOG = {
     "waiting_since": "When the decision was made that they wait for, in seconds since 1970; 0: none waits.",
     "lost": "Outcomes whose costs never came.",
 }  # fmt: skip
-OF_THE_WORKER = {"store_error": "1: the log failed when last used.", "unsynced": "Entries waiting for others."}
+OF_THE_WORKER = {
+    "store_error": "1: the log failed when last used.", "unsynced": "Entries waiting for others.",
+    "failure": "1: the problem's functions failed, so that the log cannot be applied.",
+}  # fmt: skip
 
 
 class Metrics(Collector):
@@ -443,11 +476,13 @@ class Metrics(Collector):
         self._registry, self._worker = CollectorRegistry(), str(os.getpid())
         self._status: Status | None = None
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        Info("tether_build", "What runs.", registry=self._registry).info({"version": __version__})
         self._seconds = Histogram("tether_request_seconds", "Time per request.", ["worker", "method", "path", "status"],
                                   buckets=BUCKETS, registry=self._registry)  # fmt: skip
-        self._decided = Counter("tether_worker_decisions", "Decisions answered by this worker.",
+        self._decided = CounterMetric("tether_worker_decisions", "Decisions answered by this worker.",
                                 ["worker", "mode", "played", "reason"], registry=self._registry)  # fmt: skip
-        self._recorded = Counter("tether_worker_outcomes", "Outcomes acknowledged by this worker.",
+        self._recorded = CounterMetric("tether_worker_outcomes", "Outcomes acknowledged by this worker.",
                                  ["worker", "repeated"], registry=self._registry)  # fmt: skip
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -1,10 +1,11 @@
-"""Dosing, heating, ad load and their twins: numbers that a person can work out, and what the twins change."""
+"""Dosing, heating, ad load, bottling and twins: numbers that a person can work out, and what the twins change."""
 
 import numpy as np
 import pytest
 
-from tether import Decision, InputError, LinearMDP, Radius, SlucbQvi, ad_load, certified_set, dosing, heating
+from tether import Decision, InputError, LinearMDP, Radius, SlucbQvi, ad_load, bottling, certified_set, dosing, heating
 from tether.lab.worlds import ad_load as ads
+from tether.lab.worlds import bottling as bottles
 from tether.lab.worlds import dosing as doses
 from tether.lab.worlds import heating as heat
 from tether.lab.worlds.linear_mdp import MisspecifiedMDP, Streams
@@ -12,9 +13,9 @@ from tether.lab.worlds.planning import optimal_safe_policy, policy_values, true_
 from tether.problem.action_sets import feature_of
 from tether.records import StarAction
 
-BUILDERS = {"dosing": dosing, "heating": heating, "ad-load": ad_load}
+BUILDERS = {"dosing": dosing, "heating": heating, "ad-load": ad_load, "bottling": bottling}
 TWINS = {"dosing": doses.dosing_twin, "heating": heat.heating_twin, "ad-load": ads.ad_load_twin}
-LARGEST = {"dosing": 0.25, "heating": 0.25, "ad-load": 0.3}
+LARGEST = {"dosing": 0.25, "heating": 0.25, "ad-load": 0.3, "bottling": 0.3}
 
 
 def decision(step, state, feature):
@@ -115,6 +116,18 @@ def test_what_one_segment_teaches_is_certified_for_another():
         agent.observe(world.step(agent.act(0, 0), streams))
     assert (certified_set(agent, 0, loyal).lengths >= before).all()
     assert certified_set(agent, 0, loyal).lengths.max() > 1.4 * before.max()
+
+
+def test_the_chance_of_a_stoppage_by_hand_is_how_often_the_line_stops():
+    """Glass, worn, capper at full speed: load 0.5, shares 0.25, 0.25, 0, 0.5, 0; fragility 0.75."""
+    world, streams = bottling(np.random.default_rng(0), spread=0.0), Streams.from_seed(1)
+    state, row = 2 * 3 + 1, list(bottles.DIRECTIONS).index("capper")
+    chance = 0.25 * 0.005 + 0.25 * 0.025 + 0.5 * 0.010 + 0.75 * 0.010 + 0.75 * 0.5 * 0.55
+    assert costs_of(world, state, row)[0] == pytest.approx(chance)
+    assert world.problem.bounded == (True,)
+    seen = [world.step(decision(0, state, world.endpoints[state, row]), streams).cost for _ in range(2000)]
+    assert set(seen) == {0.0, 1.0}
+    assert abs(np.mean(seen) - chance) < 5.0 * np.sqrt(chance * (1.0 - chance) / 2000)  # one in two million
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import binomtest, chi2
 
 from tether import Decision, Radius
 from tether.lab.worlds.linear_mdp import Streams
@@ -160,6 +160,11 @@ def test_observed_costs_are_the_true_cost_plus_noise_of_the_declared_scale(name)
         assert chi2.isf(1 - ALARM / 2, n) <= (scaled**2).sum() <= chi2.isf(ALARM / 2, n)
     errors = np.array([np.atleast_1d(t.cost) for t in seen]) - world.true_gamma[0] @ feature
     for j, sigma in enumerate(world.problem.noise):
+        if world.problem.bounded[j]:  # yes or no: what is declared is the mean alone
+            p = float(world.true_gamma[0, j] @ feature)
+            assert set(np.round(errors[:, j] + p, 12)) == {0.0, 1.0}
+            assert binomtest(int((errors[:, j] > 0.0).sum()), n, p).pvalue >= ALARM
+            continue
         scaled = errors[:, j] / sigma
         assert abs(scaled.mean()) * np.sqrt(n) <= 6.0
         assert chi2.isf(1 - ALARM / 2, n) <= (scaled**2).sum() <= chi2.isf(ALARM / 2, n)

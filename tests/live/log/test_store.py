@@ -280,6 +280,26 @@ def test_a_key_that_vanished_from_the_index_is_found(place):
     assert "key-7" in fault.why
 
 
+def test_a_key_that_two_entries_hold_is_found_in_whatever_pages(place):
+    """A forger who writes the same outcome twice, and moves the index to the second."""
+    store = ten(place)
+    forged = Entry.seal(draft(7, "key-7"), 11, 1.0, store.head().hash)
+    place.insert(forged)
+    place.move_key("key-7", 11)
+    fault = fault_of(store)
+    assert fault.seq == 7 and "key-7" in fault.why
+
+
+def test_a_flip_in_a_snapshot_is_found(place):
+    store = ten(place)
+    store.save_snapshot(5, b"first")
+    store.save_snapshot(7, b"second")
+    assert fault_of(store) is None and sorted(store.snapshots()) == [(5, True), (7, True)]
+    place.spoil_snapshot(5)
+    fault = fault_of(store)
+    assert fault.seq == 5 and "snapshot" in fault.why
+
+
 def test_the_chain_can_be_followed_from_a_noted_head_on(store):
     store.append([draft(n) for n in range(5)])
     chain = Chain(Head(3, store.read()[2].hash))

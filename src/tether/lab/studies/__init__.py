@@ -9,12 +9,20 @@ from importlib import import_module
 from tether.lab.books import Results
 from tether.lab.view import View
 
-OWN = ("figure1", "figure2", "worlds", "twins")
+OWN = {
+    "figure1": "figure1",
+    "figure2": "figure2",
+    "worlds": "worlds",
+    "twins": "twins",
+    "league": "league",
+    "league-mdp": "league",
+}
+"""Studies that a file shows, each its own or that of its kind."""
 OTHERS = {"episode": "figure1", "unit": "figure2"}
 
 
 def view_of(results: Results) -> View:
     """How these results are shown. Only the file that is asked for is imported."""
-    name = results.study if results.study in OWN else OTHERS[results.per]
+    name = OWN.get(results.study, OTHERS[results.per])
     view: View = import_module(f"tether.lab.studies.{name}").VIEW
     return view

@@ -1,5 +1,5 @@
 """Misspecified twins and the worlds they are twins of: do the watches beside the learner notice, how late, what is
-broken before, and do they ever raise a false alarm?
+broken before, and do they ever raise a false alarm? And what does it cost to know the misfit, which breaks nothing?
 
 The learner is not stopped: see simulate.Witness. So one run tells what happens with and without each watch.
 """
@@ -11,6 +11,7 @@ import numpy as np
 
 from tether.lab.books import Cell, Results
 from tether.lab.plots import RAMPS, Chart, Panel, running_sum
+from tether.lab.registry import meaning_of
 from tether.lab.view import Claim, Table, View, html_table
 
 TWINS = {
@@ -35,11 +36,20 @@ def alarm_steps(cell: Cell, watch: str) -> list[int]:
 
 
 def row(cell: Cell, watch: str, episodes: int) -> dict[str, Any]:
-    """One world and watch, over its runs; `twin` says whether its costs are the misspecified ones."""
+    """One world and watch, over its runs; `twin` says whether its costs are the misspecified ones.
+
+    Gains are per episode over the exact value of the safe action in the episode's first state, in the world's unit.
+    """
+    world = TWINS[cell.world][0] if cell.world in TWINS else cell.world
     steps, left = alarm_steps(cell, watch), cell[f"violations_{watch}"].sum(axis=1)
+    meaning = meaning_of(world)
+    gain = (cell["value"] - cell["safe_value"]) * (meaning.reward if meaning else 1.0)  # (n, K)
+    until = np.cumsum(cell[f"alarm_{watch}"], axis=1) == 0.0  # with a watch, the safe action from its alarm on
     return {
-        "world": TWINS[cell.world][0] if cell.world in TWINS else cell.world,
+        "world": world,
         "twin": cell.world in TWINS,
+        "knows_misfit": bool(cell.world_options.get("knows_misfit")),
+        "misfit": float(cell["misfit_ratio"].mean()),  # the largest known ε over τ, mean over instances
         "watch": WATCHES[watch],
         "runs": len(cell.seeds),
         "episodes": episodes,
@@ -49,6 +59,9 @@ def row(cell: Cell, watch: str, episodes: int) -> dict[str, Any]:
         "violations_with": float(left.mean()),  # per run, with this watch
         "violating_runs": int((left > 0).sum()),  # with this watch
         "worst_cost": float(cell["cost_ratio"].max()),  # largest true cost of a run without watch, over τ
+        "gain_without": float(gain.mean()),
+        "gain_with": float((gain * until).mean()),
+        "unit": meaning.gain if meaning else "",
     }
 
 
@@ -57,62 +70,83 @@ def rows(results: Results) -> list[dict[str, Any]]:
     return [row(cell, watch, results.episodes) for cell in results.finished for watch in cell.watches]
 
 
+HEADS = (
+    "world", "costs", "known ε / τ", "watch", "tripped", "steps until", "violations without", "with", "worst cost / τ",
+    "gain without", "with",
+)  # fmt: skip
+
+
 def table(results: Results) -> Table:
-    """What the watches notice, per run."""
+    """What the watches notice, per run, and what the learner gains."""
     made = rows(results)
-    heads = ("world", "costs", "watch", "tripped", "steps until", "violations without", "with", "worst cost / τ")
     lines = [_line(one) for one in made]
     body = "\n".join(
         f'<tr><th scope="row">{world}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
         for world, *others in lines
     )
+    units = "; ".join(f"{world}: {unit}" for world, unit in {one["world"]: one["unit"] for one in made}.items())
     caption = (
         "Violations are steps whose true cost exceeds τ, per run: without any watch, and with this one, after whose "
-        "alarm the safe action is played. The median of the steps until the alarm is over the runs with an alarm."
+        "alarm the safe action is played. The median of the steps until the alarm is over the runs with an alarm. "
+        f"Gains are over the safe action ({units})."
     )
-    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in heads], body)
-    return Table(made, heads, lines, [page])
+    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
+    return Table(made, HEADS, lines, [page])
 
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
     return (
         one["world"],
         "twin's" if one["twin"] else "true",
+        f"{one['misfit']:.2f}" if one["knows_misfit"] else "",
         one["watch"],
         f"{one['tripped']} of {one['runs']}",
         "" if one["median_steps"] is None else f"{one['median_steps']:.0f}",
         f"{one['violations_without']:.1f}",
         f"{one['violations_with']:.1f}",
         f"{one['worst_cost']:.2f}",
+        f"{one['gain_without']:.3g}",
+        f"{one['gain_with']:.3g}",
     )
 
 
 def claims(results: Results) -> list[Claim]:
-    """Verdicts: no false alarm on true worlds; every twin noticed; and whether that was in time."""
+    """Verdicts: no alarm where what is known is true, and τ kept; else whether a twin is noticed, and in time."""
     made = []
     for one in rows(results):
-        who = f"{one['world']}, {one['watch']}"
+        who = f"{one['world']}, {one['watch']}" + (", misfit known" if one["knows_misfit"] else "")
         share = f"{one['tripped']} of {one['runs']} runs of {one['episodes']:,} episodes tripped"
-        if not one["twin"]:
-            quiet = one["tripped"] == 0
-            made.append(Claim(f"no-false-alarm@{who}", f"{who}: No alarm on the true world.", quiet, share))
-            continue
-        delay = "" if one["median_steps"] is None else f"; median delay {one['median_steps']:.0f} steps"
-        broken = (
-            f"{one['violations_with']:.1f} violations per run with the watch (in {one['violating_runs']} of "
-            f"{one['runs']} runs), {one['violations_without']:.1f} without"
-        )
         every, none = one["tripped"] == one["runs"], one["violating_runs"] == 0
-        made += [
-            Claim(f"twin-noticed@{who}", f"{who}: the twin is noticed in every run.", every, share + delay),
-            Claim(f"in-time@{who}", f"{who}: the alarm comes before any violation.", none, broken),
-        ]
+        if not one["twin"]:
+            quiet = not one["tripped"]
+            made.append(Claim(f"no-false-alarm@{who}", f"{who}: No alarm on the true world.", quiet, share))
+        elif one["knows_misfit"]:
+            worst = f"the largest true cost is {one['worst_cost']:.2f} τ; gain {one['gain_without']:.3g} {one['unit']}"
+            kept = one["violations_without"] == 0.0
+            made += [
+                Claim(f"no-false-alarm@{who}", f"{who}: No alarm on the twin.", not one["tripped"], share),
+                Claim(f"safe@{who}", f"{who}: τ is never broken.", kept, worst),
+            ]
+        else:
+            delay = "" if one["median_steps"] is None else f"; median delay {one['median_steps']:.0f} steps"
+            broken = (
+                f"{one['violations_with']:.1f} violations per run with the watch (in {one['violating_runs']} of "
+                f"{one['runs']} runs), {one['violations_without']:.1f} without"
+            )
+            made += [
+                Claim(f"twin-noticed@{who}", f"{who}: the twin is noticed in every run.", every, share + delay),
+                Claim(f"in-time@{who}", f"{who}: the alarm comes before any violation.", none, broken),
+            ]
     return made
 
 
 def charts(results: Results) -> list[Chart]:
     """Violations so far on each twin: without a watch, and with each of them."""
-    twins = [cell for cell in results.finished if cell.world in TWINS and set(WATCHES) <= set(cell.watches)]
+    twins = [
+        cell
+        for cell in results.finished
+        if cell.world in TWINS and set(WATCHES) <= set(cell.watches) and not cell.world_options.get("knows_misfit")
+    ]
     if not twins:
         return []
     caption = (

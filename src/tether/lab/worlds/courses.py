@@ -1,4 +1,4 @@
-"""From courses to a linear MDP: what the worlds of dosing, heating and ad load have in common.
+"""From courses to a linear MDP: what the worlds of dosing, heating, ad load and bottling have in common.
 
 A step is a mixture of a few *courses* that things may take: p(s, a) lies on the simplex over them, and each course has
 its own law of the next state (soft state aggregation). Beside p stand *drivers* x(s, a), amounts that add to cost and
@@ -50,11 +50,11 @@ class CourseModel:
         initial: Array,
         *,
         threshold: tuple[float, ...],
-        noise: tuple[float, ...],
+        noise: tuple[float, ...] | None,
         confidence: float,
         reward_noise: float,
     ) -> LinearMDP:
-        """The LinearMDP: features divided by `scale`, parameters multiplied by it."""
+        """The LinearMDP: features divided by `scale`, parameters multiplied by it. Without σ, costs are yes or no."""
         horizon, courses, states = self.laws.shape
         scale, drivers = self.scale, self.start.shape[1] - courses
         base = self.start @ self.gamma.T  # (S, M)
@@ -64,7 +64,8 @@ class CourseModel:
             baseline_cost=np.tile(base, (horizon, 1, 1)),
             horizon=horizon,
             threshold=threshold,
-            noise=noise,
+            noise=noise or (),
+            cost_kind="bounded" if noise is None else "gaussian",
             confidence=confidence,
             reward_noise=reward_noise,
             gamma_norm=tuple(scale * bound for bound in self.gamma_norm),

@@ -238,6 +238,7 @@ IDS = {
     "tether/Dosing-v0": "dosing.dosing",
     "tether/Heating-v0": "heating.heating",
     "tether/AdLoad-v0": "ad_load.ad_load",
+    "tether/Bottling-v0": "bottling.bottling",
 }
 """Gymnasium id -> module and function of tether.lab.worlds that draws an instance."""
 

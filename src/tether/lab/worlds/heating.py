@@ -107,7 +107,8 @@ def heating_twin(rng: np.random.Generator, *, opens: int = 1000, draught: float 
     def extra(step: int, state: int, feature: Array, episode: int) -> Array:
         return np.array([(draught - 1.0) * float(felt @ feature[12:15]) if episode >= opens else 0.0])
 
-    return MisspecifiedMDP(linear=world, extra=extra, story=f"a window stays open from day {opens} on")
+    story = f"a window stays open from day {opens} on"
+    return MisspecifiedMDP(linear=world, extra=extra, story=story, phases=(0, opens))
 
 
 MOST_SAVED = 1.125 * LOSS * HOURS * float(max(np.array(pull) @ SHARES for pull in DIRECTIONS.values()))

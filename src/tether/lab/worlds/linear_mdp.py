@@ -169,6 +169,8 @@ class LinearMDP:
         following = int(play(theta, gamma, mu, self.noise_scale, np.array(feature), normal, uniform, out))
         if self.rewards is not None and not isinstance(action, StarAction):
             out[0] = self.rewards[state, action]
+        if self.problem.noise_scales and isinstance(action, StarAction):
+            out[1:] = gamma @ feature + action.length * (out[1:] - gamma @ feature)
         if self.arrival_cost is not None:
             out[1:] = self.arrival_cost[:, following]
         elif any(self.problem.bounded):
@@ -214,11 +216,13 @@ class MisspecifiedMDP:
         linear: the world that the learner is told of, and whose rewards and transitions are true.
         extra: what it leaves out; 0 at the safe actions, so that their declared costs stay true.
         story: what is wrong, in the world's own words.
+        phases: an episode of each time between which `extra` changes.
     """
 
     linear: LinearMDP
     extra: ExtraCost
     story: str
+    phases: tuple[int, ...] = (0,)
 
     @property
     def name(self) -> str:

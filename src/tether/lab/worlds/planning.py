@@ -37,12 +37,17 @@ def action_values(world: LinearMDP, step: int, next_values: Array) -> Array:
 def safe_candidates(world: LinearMDP, step: int) -> tuple[Array, Array]:
     """Extreme points of each state's true safe set: features (S, N + 1, d) and whether they are safe (S, N + 1).
 
-    On a star these are phi_0 and each ray cut where its cost reaches τ; Q is linear, so a maximum is among them.
+    On a star these are phi_0 and each ray cut where its cost reaches τ; Q is linear, so a maximum is among them. Where
+    τ limits what is measured, room for the noise is left.
     """
-    threshold = np.array(world.problem.threshold)
+    problem = world.problem
+    threshold, scaled = (
+        problem.mean_limit,
+        problem.quantile - problem.reserve,
+    )  # room at a_0, too, or as far as is played
     gamma = world.true_gamma[step]
     base = world.phi_0 @ gamma.T  # (S, M)
-    cost = world.endpoints @ gamma.T  # (S, N, M)
+    cost = world.endpoints @ gamma.T + scaled  # (S, N, M)
     if world.is_star:
         slack = np.maximum(threshold - base, 0.0)[:, None]
         rise = cost - base[:, None]
@@ -128,6 +133,14 @@ def policy_values(world: LinearMDP, features: Array) -> Array:
     return values
 
 
+def policy_costs(world: LinearMDP, features: Array) -> Array:
+    """Expected cost from each step to the end of the episode, of a policy given by its features: (H + 1, S, M)."""
+    costs = np.zeros((world.problem.horizon + 1, world.state_count, world.problem.constraints))
+    for step in reversed(range(world.problem.horizon)):
+        costs[step] = features[step] @ (world.true_gamma[step].T + world.true_mu[step] @ costs[step + 1])
+    return costs
+
+
 def regret(optimal_values: Array, values: Array, first_states: Array) -> Array:
     """Terms of R_K, Eq. (6): V*_1(s_1^k) − V_1^{π_k}(s_1^k) for each episode."""
     gaps: Array = (optimal_values[0] - values[0])[first_states]
@@ -138,3 +151,64 @@ def violations(world: LinearMDP, features: Array) -> NDArray[np.bool_]:
     """Which (h, s) of a policy's features (H, S, d) truly cost more than τ: (H, S)."""
     over = true_costs(world, features) > np.array(world.problem.threshold) + SAFE_TOLERANCE
     return np.asarray(over.any(axis=2))
+
+
+# A budget per episode
+
+
+def least_costly_policy(world: LinearMDP) -> Array:
+    """The policy with the least expected cost per episode (the first constraint's), as probabilities (H, S, A)."""
+    points, following = _all_actions(world), np.zeros(world.state_count)
+    chosen = np.empty((world.problem.horizon, *points.shape[:2]))
+    for step in reversed(range(world.problem.horizon)):
+        costs = points @ (world.true_gamma[step, 0] + world.true_mu[step] @ following)
+        chosen[step] = np.eye(points.shape[1])[costs.argmin(axis=1)]
+        following = costs.min(axis=1)
+    return chosen
+
+
+def optimal_episode_policy(world: LinearMDP) -> SafePolicy:
+    """The best policy whose expected cost over an *episode* is at most Hτ: one LP over occupancies q_h(s, a).
+
+    Its value is that of an episode from the world's own start, `initial @ values[0]`: start states share the budget.
+    """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    points, horizon = _all_actions(world), world.problem.horizon
+    states, actions, d = points.shape
+    earned = np.einsum("hd,sad->hsa", world.true_theta, points)
+    costs = np.einsum("hmd,sad->mhsa", world.true_gamma, points).reshape(world.problem.constraints, -1)
+    leave = sparse.kron(sparse.eye(states), np.ones((1, actions)))
+    flow: list[list[object]] = [[None] * horizon for _ in range(horizon)]
+    for step in range(horizon):
+        flow[step][step] = leave
+        if step > 0:  # what leaves a state is what has come to it
+            flow[step][step - 1] = sparse.csr_array(-(points.reshape(-1, d) @ world.true_mu[step - 1]).T)
+    solution = linprog(
+        -earned.ravel(),
+        A_ub=costs,
+        b_ub=horizon * np.array(world.problem.threshold),
+        A_eq=sparse.block_array(flow, format="csr"),
+        b_eq=np.concatenate([world.initial, np.zeros((horizon - 1) * states)]),
+        bounds=(0.0, None),
+        method="highs",
+    )
+    if solution.status != 0:
+        raise EmptySafeSet(
+            f"no policy keeps the expected cost of an episode under {horizon} × {world.problem.threshold}: "
+            f"{solution.message}"
+        )
+    visits = np.maximum(solution.x, 0.0).reshape(horizon, states, actions)
+    total = visits.sum(axis=2, keepdims=True)
+    safe = np.broadcast_to(world.phi_0, (horizon, states, d))  # where it never comes
+    mean = np.einsum("hsa,sad->hsd", visits, points) / np.where(total > 0.0, total, 1.0)
+    features = np.where(total > 0.0, mean, safe)
+    return SafePolicy(features, policy_values(world, features))
+
+
+def _all_actions(world: LinearMDP) -> Array:
+    """φ of every action, a_0 last where sets are stars: (S, A, d)."""
+    if not world.is_star:
+        return world.endpoints
+    return np.concatenate([world.endpoints, world.phi_0[:, None]], axis=1)

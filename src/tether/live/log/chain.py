@@ -275,6 +275,9 @@ class Store(Protocol):
         """The newest snapshot that is whole and belongs to this very chain; damaged ones are passed over, because the
         log alone decides and a snapshot only saves time."""
 
+    def snapshots(self) -> list[tuple[int, bool]]:
+        """The entry that each snapshot follows, and whether the snapshot is whole and belongs to this very chain."""
+
     def identity(self) -> str:
         """A random name that the log got when it was created, in hex; the genesis hash holds it."""
 
@@ -363,8 +366,8 @@ def verify(entries: Iterable[Entry], genesis: str) -> Fault | None:
 
 
 def verify_store(store: Store, known: Head | None = None, page: int = 1000) -> Verdict:
-    """Follow a store's whole chain and compare its index of keys. `known`: a head noted earlier, which finds a cut tail
-    and a chain that was computed anew. Entries that arrive meanwhile are checked too."""
+    """Follow a store's whole chain, and compare its index of keys and its snapshots. `known`: a head noted earlier,
+    which finds a cut tail and a chain that was computed anew. Entries that arrive meanwhile are checked too."""
     chain = Chain(Head(0, genesis_of(store.identity())))
     if known is not None and known.seq == 0 and known != chain.head:
         return Verdict(chain.head, Fault(0, "the noted head is the start of another log."))
@@ -377,6 +380,8 @@ def verify_store(store: Store, known: Head | None = None, page: int = 1000) -> V
             _check_keys(store, entries)
         if known is not None and chain.head.seq < known.seq:
             raise _cut_off(chain.head, known)
+        for seq in (seq for seq, is_whole in store.snapshots() if not is_whole):
+            raise AlteredLog(f"the snapshot after entry {seq} was altered. A restart passes it over.", seq)
     except AlteredLog as error:
         return Verdict(chain.head, Fault(error.seq, str(error)))
     return Verdict(chain.head, None)
@@ -424,9 +429,9 @@ def _page(store: Store, chain: Chain, limit: int) -> list[Entry]:
 
 def _check_keys(store: Store, entries: Sequence[Entry]) -> None:
     """Every key of these entries must be in the index, pointing at its entry: else it could be used twice."""
-    expected = {key: entry.seq for entry in entries for key in entry.unique}
-    places = store.places(list(expected))
-    for key, seq in expected.items():
+    expected = [(key, entry.seq) for entry in entries for key in entry.unique]
+    places = store.places([key for key, _ in expected])
+    for key, seq in expected:
         if places.get(key) != seq:
             raise AlteredLog(
                 f"entry {seq} holds the key {key!r:.80}, but the index of keys points at entry {places.get(key)}.", seq

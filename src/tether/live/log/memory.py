@@ -77,12 +77,16 @@ class MemoryStore:
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot that is whole and fits the chain."""
+        seq = max((seq for seq, is_whole in self.snapshots() if is_whole), default=None)
+        return None if seq is None else Snapshot(seq, self._snapshots[seq][0])
+
+    def snapshots(self) -> list[tuple[int, bool]]:
+        """The entry that each snapshot follows, and whether it is whole and fits the chain."""
         with self._open():
-            for seq in sorted(self._snapshots, reverse=True):
-                data, digest = self._snapshots[seq]
-                if seq <= len(self._entries) and snapshot_digest(self._entries[seq - 1].hash, data) == digest:
-                    return Snapshot(seq, data)
-            return None
+            return [
+                (seq, seq <= len(self._entries) and snapshot_digest(self._entries[seq - 1].hash, data) == digest)
+                for seq, (data, digest) in self._snapshots.items()
+            ]
 
     def identity(self) -> str:
         """The log's random name, in hex."""

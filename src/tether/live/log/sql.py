@@ -174,6 +174,14 @@ class SqlStore(ABC):
                 return Snapshot(below, data)
         return None
 
+    def snapshots(self) -> list[tuple[int, bool]]:
+        """The entry that each snapshot follows, and whether it is whole and fits the chain."""
+        sql = "SELECT s.seq, s.digest, s.data, e.hash FROM {0}snapshots s LEFT JOIN {0}entries e ON e.seq = s.seq"
+        return [
+            (seq, isinstance(data, bytes) and snapshot_digest(str(hash_), data) == digest)
+            for seq, digest, data, hash_ in self._rows(self._sql(sql))
+        ]
+
     def identity(self) -> str:
         """The log's random name, in hex."""
         return self._identity

@@ -59,5 +59,5 @@ export const api = {
   stop: (why) => call("POST", "v1/stop", { body: { why } }),
   resume: (why) => call("POST", "v1/resume", { body: { why } }),
   resetAlarm: (why) => call("POST", "v1/alarm/reset", { body: { why } }),
-  setMode: (mode, why) => call("POST", "v1/mode", { body: { mode, why } }),
+  setMode: (mode, why, override) => call("POST", "v1/mode", { body: { mode, why, override } }),
 };

@@ -6,6 +6,7 @@ const THEOREM = "theorem", KEY = "Bar: the upper bound. Orange mark: the cost of
 const SURE = "With the theorem's radius all bounds of the log hold together with probability at least 1 − δ; the problem states δ.";
 const ORIGINS = {
   theorem: "from the theorem",
+  default: "a default rule",
   tuned: "tuned by hand",
   exact: "told the true costs",
   none: "no constraint",
@@ -79,6 +80,11 @@ function warnings(certificate) {
     found.push(make("p", { class: "banner info" }, make("b", {}, "Misfit. "),
       `Costs were declared to be linear in the features up to ε = ${number(loose.misfit, 4)}; the bound allows for it.`));
   }
+  const drift = limits.find((limit) => limit.drift)?.drift;
+  if (drift) {
+    found.push(make("p", { class: "banner info" }, make("b", {}, "Drift. "),
+      `Costs were declared to drift by up to ρ = ${number(drift.rate, 4)} per decision; the bound rests on decisions from number ${drift.since} on and holds up to number ${drift.until}.`));
+  }
   return found;
 }
 
@@ -89,7 +95,7 @@ function limitTable(limits, names, units) {
     return make("tr", {}, make("th", { scope: "row" }, names[i], gauge(limit)),
       cell(limit.bound, unit, places), cell(limit.threshold, unit, places), make("td", { class: "number" }, withUnit(margin(limit.margin, limit.threshold), unit)),
       cell(limit.baseline_cost, unit, places), cell(limit.gate_bound, unit, places),
-      make("td", { class: "number" }, make("span", {}, number(limit.radius, 4), " ",  originBadge(limit.origin))));
+      make("td", { class: "number" }, limit.kind === "likelihood" ? "none: likelihood ratio" : make("span", {}, number(limit.radius, 4), " ",  originBadge(limit.origin))));
   });
   const heads = ["Constraint", "Upper bound", "τ", "Margin", "Cost of a₀", "Gate's own bound", "Radius β"];
   const labels = heads.map((text, i) => make("th", { scope: "col", class: i ? "number" : "" }, text));

@@ -76,7 +76,7 @@ export class Ask {
   }
 
   /** title, text, yes (the button), style, why (a reason to begin with, where there is no time to write one),
-   * mode (present mode, when a new one is to be chosen), act(why, mode). */
+   * mode (present mode, when a new one is to be chosen), act(why, mode, override). */
   open({ title, text, yes, style = "primary", why = "", mode = null, act }) {
     this.act = act;
     $("ask-title").textContent = title;
@@ -89,7 +89,9 @@ export class Ask {
     const choices = Object.entries(MODES).map(([name, what]) => make("label", {},
       make("input", { type: "radio", name: "mode", value: name, checked: name === mode, required: true }), make("span", {}, make("b", {}, name), ` ${what}`)));
     $("ask-modes").hidden = mode === null;
-    $("ask-modes").replaceChildren(make("legend", {}, "New mode"), ...(mode === null ? [] : choices));
+    const override = make("label", {}, make("input", { type: "checkbox" }),
+      make("span", {}, "Enter live mode without evidence of a gain over a₀; the reason below is logged."));
+    $("ask-modes").replaceChildren(make("legend", {}, "New mode"), ...(mode === null ? [] : [...choices, override]));
     this.dialog.showModal();
     (mode === null ? $("ask-why") : $("ask-modes").querySelector("input:checked")).focus();
     if (why) $("ask-why").select();
@@ -106,7 +108,7 @@ export class Ask {
     }
     $("ask-yes").disabled = true;
     try {
-      await this.act(why, $("ask-modes").querySelector("input:checked")?.value);
+      await this.act(why, $("ask-modes").querySelector("input[type=radio]:checked")?.value, $("ask-modes").querySelector("[type=checkbox]:checked") !== null);
       this.dialog.close();
     } catch (error) {
       const list = (error.unmet ?? []).map((line) => make("li", {}, line));

@@ -3,7 +3,7 @@
 import { api, Refused, token } from "./api.js";
 import { certificateParts } from "./certificate.js";
 import { Ask, showBanners, showMode, statusBanners } from "./controls.js";
-import { clock, count, make } from "./format.js";
+import { clock, count, make, nameActions } from "./format.js";
 import { showOverview } from "./overview.js";
 import { Panels } from "./panels.js";
 import { Decisions } from "./table.js";
@@ -74,6 +74,7 @@ async function start() {
 
 function showStatus(status) {
   page.status = status;
+  nameActions(status.actions);
   const you = status.you ?? {}, roles = you.roles ?? [];
   const role = status.open ? "open" : roles.includes("admin") ? "admin" : roles.join(", ");
   $("who").textContent = you.name ? `${you.name} · ${role}` : role;
@@ -211,7 +212,7 @@ const askReset = () => ask.open({
 });
 const askMode = () => ask.open({
   title: "Change the mode", text: "A step up is allowed when its criteria are met. A step down always is.",
-  yes: "Change mode", mode: page.status.mode, act: (why, mode) => act(() => api.setMode(mode, why)),
+  yes: "Change mode", mode: page.status.mode, act: (why, mode, override) => act(() => api.setMode(mode, why, override)),
 });
 
 // Wiring ------------------------------------------------------------------------------------------------------------

@@ -66,12 +66,19 @@ export function clock(seconds) {
   return `${when.toLocaleDateString("en-GB", { day: "numeric", month: "short", year })}, ${time}`.replaceAll(" ", "\u00a0");
 }
 
+let named = [];
+
+/** What the problem calls its actions or rays, from its status. */
+export function nameActions(names) {
+  named = names ?? [];
+}
+
 /** An action as text: a number, a ray with its length, or whatever JSON the problem uses. */
 export function action(value) {
   if (value === null || value === undefined) return DASH;
-  if (typeof value === "number") return `action ${value}`;
+  if (typeof value === "number") return named[value] ?? `action ${value}`;
   if (typeof value === "object" && "ray" in value && "length" in value) {
-    return value.ray < 0 ? "a₀" : `ray ${value.ray} at ${percent(value.length)}`;
+    return value.ray < 0 ? "a₀" : `${named[value.ray] ?? `ray ${value.ray}`} at ${percent(value.length)}`;
   }
   return brief(value, 40);
 }
@@ -105,9 +112,11 @@ const REASONS = {
   "stale-input": "the input is too old, or its time cannot be believed",
   "gate-refused": "the independent gate did not confirm the bound",
   "margin": "guarded mode wants a wider margin",
+  "canary": "drawn for the comparison: a₀ acts in a stated share of the decisions",
   "rate": "as many learned actions as the rate allows were played",
   "budget": "the cost budget does not allow it",
   "not-logged": "the log could not be written",
+  "outdated": "costs drift, and too many others decided meanwhile",
 };
 
 /** Why a decision is what it is, in words. */

@@ -9,6 +9,23 @@ const $ = (id) => document.getElementById(id);
 /** A unit for the small line under a figure, which has room for a long one. */
 const inUnit = (unit, then) => (unit ? `${unit}${then}` : "");
 
+/** low to high, signed. */
+const interval = (found) => `${signed(found.low)} to ${signed(found.high)}`;
+
+/** What the proposals gain over a₀, while that is compared by draw: a number with an interval, not an estimate alone. */
+function upliftTile({ uplift, units }) {
+  if (!uplift?.reward || uplift.ended) return null;
+  return ["Reward over a₀", signed(uplift.reward.estimate), `${inUnit(units?.reward, " ")}per decision; ${interval(uplift.reward)}, ${percent(uplift.confidence)} sure`];
+}
+
+/** The comparison in a sentence. */
+function compared({ uplift, constraints }) {
+  if (!uplift) return "–";
+  const drawn = `${count(uplift.compared)} decisions drawn between proposal and a₀${uplift.ended ? ", ended" : ""}`;
+  const costs = (uplift.costs ?? []).map((found, i) => found && `${constraints?.[i]?.name ?? "cost"} ${interval(found)}`).filter(Boolean);
+  return [uplift.compared ? drawn : "", uplift.reward ? `reward ${interval(uplift.reward)}` : uplift.why, ...costs].filter(Boolean).join("; ");
+}
+
 function showTiles(status, series) {
   const counts = status.counts ?? {};
   const known = (series?.margin_min ?? []).filter((value) => value !== null), smallest = known.length ? Math.min(...known) : null;
@@ -19,7 +36,7 @@ function showTiles(status, series) {
     ["Decisions", count(counts.decisions), counts.decisions ? `${percent(share)} played a₀` : "none yet"],
     ["Outcomes", count(counts.outcomes), !counts.outcomes ? "none yet" : counts.waiting ? `${count(counts.waiting)} wait for earlier ones` : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
     ["Certified actions", percent(status.certified_share), "of the action set, last seen"],
-    ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
+    upliftTile(status) ?? ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
     ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
     ["Gate refusals", count(counts.gate_refusals ?? 0), "bounds it did not confirm"],
   ];
@@ -49,6 +66,7 @@ function showFacts(status) {
       `${name ? `${name}: ` : ""}${withUnit(number(threshold, 4), status.units?.cost?.[i])}`).join(", ")],
     ["Radius β", typeof status.radius?.value === "number" ? `${number(status.radius.value, 4)} ` : "", originBadge(status.radius?.origin)],
     ["What is bounded", { "expected cost": "the expected cost over the agent's own draw", "realised cost": "the measured cost of each action, with its noise" }[status.bounds] ?? "the cost of each action"],
+    ["Gain over a₀", compared(status)],
     ["Steps per episode", `H = ${status.horizon ?? "–"}`],
     ["Tether", status.library_version ?? "–"],
   ]));

@@ -1,0 +1,105 @@
+"""The κ rule of safe linear bandits: LC-LUCB, OPLB at deterministic actions, SLUCB-QVI at H = 1; and HPLC-LUCB."""
+
+from typing import Any
+
+import numpy as np
+
+from tether.agents.relatives import Row
+from tether.agents.relatives.bandit import Pick, RayBandit, Rays, best_of, length_under
+from tether.records import Origin
+
+
+class GenOp(RayBandit):
+    """Optimism for what the pessimistic set hides: the reward bonus times κ = 1 + 2S/τ ("GenOP" in Hutchinson et al.).
+
+    Setting: ⟨γ*, x⟩ <= τ in every round, on rays from a safe origin, ‖θ*‖, ‖γ*‖ <= S. Rule, with λ = 1:
+
+        α_i = min(1, τ/(⟨ĝ,u_i⟩ + β‖u_i‖)),  1 where that is negative
+        play argmax α_i (⟨θ̂,u_i⟩ + κβ‖u_i‖);  the origin if the maximum is negative
+        β_t = σ √(d log((1 + t/λ)/(δ/2))) + √λ S
+
+    Deviations: OPLB plays mixtures of contexts' actions and conditions on the cost of x_0 (RSLUCB-QVI at H = 1 does
+    that); with a free origin there is nothing to condition on, and on rays from it a mixture is worth no more.
+    """
+
+    kind = "genop"
+    row = Row(
+        title="LC-LUCB / GenOP",
+        citation="Pacchiano, Ghavamzadeh, Bartlett, Jiang: AISTATS 2021 (OPLB), arXiv 2401.08016 (LC-LUCB)",
+        track="step",
+        constraint="⟨γ*, x_t⟩ ≤ τ in every round",
+        told="‖θ*‖ ≤ B, too; the reward noise σ_r",
+        source="code",
+        anchor="R_T/√T in Hutchinson et al.'s Figure 2: 1.94 and 13.0 (published), see the badges of the league",
+        horizon=1,
+    )
+
+    def radius(self, rays: Rays) -> float:
+        """β_t."""
+        return self.classical(rays.round, self.confidence / 2.0)
+
+    def choose(self, rays: Rays) -> Pick:
+        """The best certified ray by the inflated bonus."""
+        bonus = self.radius(rays) * rays.width
+        bounds = rays.cost + bonus
+        lengths = length_under(bounds, rays.threshold)
+        inflated = 1.0 + 2.0 * self.norm / rays.threshold
+        return best_of(lengths, bounds, lengths * (rays.reward + inflated * bonus))
+
+
+class HplcLucb(RayBandit):
+    """LC-LUCB as its authors run it on the circulant instance: radii from log det A that shrink δ as 1/t.
+
+    Rule, with λ = 0.1 and δ_t = 1/(1 + t):
+
+        f = 2 √(2 log(√(det A/λ^d)/δ_t));  f_c = f + √λ S,  f_r = f/min(1, τ) + √λ S
+        α_i = min(1, τ/(⟨ĝ,u_i⟩ + f_c‖u_i‖));  play argmax α_i (⟨θ̂,u_i⟩ + f_r‖u_i‖)
+
+    Deviations: the authors' script takes the true norms ‖γ*‖ and ‖θ*‖ for S (on their instance both are 1) and noise 1
+    whatever it is; here S is declared and f is in units of σ. It plays one ray at random in its first round.
+    """
+
+    kind = "hplc-lucb"
+    row = Row(
+        title="HPLC-LUCB, as coded",
+        citation="Pacchiano, Ghavamzadeh, Bartlett: Contextual Bandits with Stage-wise Constraints, arXiv 2401.08016",
+        track="step",
+        constraint="⟨γ*, x_t⟩ ≤ τ in every round",
+        told="‖θ*‖ ≤ B, too; the reward noise σ_r",
+        source="code",
+        anchor="regret on the circulant instance (d = 5, τ = ½, T = 10⁵): 30 683 stored in their repository",
+        horizon=1,
+    )
+
+    @property
+    def ridge(self) -> float:
+        """λ of their script."""
+        return 0.1
+
+    @property
+    def origin(self) -> Origin:
+        """δ_t = 1/(1 + t) adds up to more than any δ: these radii are what the script has, and no theorem."""
+        return "tuned"
+
+    def growth(self, rays: Rays) -> Any:
+        """f: twice the classical radius without its norm term, (..., 1)."""
+        chance = 1.0 + rays.round
+        return 2.0 * self.config.scale * self.noise * np.sqrt(rays.log_det + 2.0 * np.log(chance))
+
+    def radius(self, rays: Rays) -> Any:
+        """f_c."""
+        return self.growth(rays) + self.config.scale * np.sqrt(self.ridge) * self.norm
+
+    def reward_radius(self, rays: Rays) -> Any:
+        """f_r."""
+        per_step = self.config.scale * np.sqrt(self.ridge) * self.norm
+        return self.growth(rays) / np.minimum(1.0, rays.threshold) + per_step
+
+    def choose(self, rays: Rays) -> Pick:
+        """The best certified ray."""
+        bounds = rays.cost + self.radius(rays) * rays.width
+        lengths = length_under(bounds, rays.threshold)
+        return best_of(lengths, bounds, lengths * (rays.reward + self.reward_radius(rays) * rays.width))
+
+
+METHODS = (GenOp, HplcLucb)

@@ -1,0 +1,298 @@
+"""What a log says about numbers that nobody declared: σ, B, the misfit ε and the drift ρ, each with a margin.
+
+Every bound names what it rests on, or says that the log does not allow one; docs/check.md has the proofs. They hold for
+logs whose actions were chosen by what was seen before.
+"""
+
+from dataclasses import dataclass
+from math import log as ln
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.stats import chi2
+
+from tether.check.logs import Log
+from tether.check.report import Finding, judged, unknown
+from tether.problem.problem import Problem
+from tether.records import Array
+
+Rows = NDArray[np.bool_]
+"""Which rows of a log (n,)."""
+
+MISFIT, DRIFT = "estimate: misfit ε", "estimate: drift ρ"
+NOISE, NORM, FAMILY = "estimate: noise σ", "estimate: norm B", "estimate: features"
+
+PRIOR = 10.0
+"""ρ of the mixture N(0, 1/ρ) behind the mean of a cell: tightest after about ten times as many outcomes."""
+
+COVERED = 0.9
+"""The share of the outcomes whose cells a bound on ε speaks of: those that were visited most."""
+
+MOST_CELLS = 400
+"""More cells than that make no bound sharper, and the linear programme slow."""
+
+
+# Misfit: cells of equal features.
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Outcomes of equal features: the feature (K, d), how many (K,), and the mean cost (K, M)."""
+
+    feature: Array
+    count: Array
+    mean: Array
+
+    @classmethod
+    def of(cls, feature: Array, cost: Array) -> "Cells":
+        """From features (n, d) and costs (n, M), in the order in which they are first met."""
+        _, first, place = np.unique(feature, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        place = rank[place.reshape(-1)]
+        count = np.bincount(place, minlength=len(first)).astype(np.float64)
+        total = np.array([np.bincount(place, column, len(first)) for column in cost.T]).T
+        return cls(feature[first[order]], count, total / count[:, None])
+
+    def radius(self, sigma: float, level: float) -> Array:
+        """How far each mean may be from what it estimates, all at once with probability 1 − level, (K,).
+
+        |Σε| <= σ√((n + ρ)(log((n + ρ)/ρ) + 2 log(1/δ_k))) at all times; δ_k = level/(k(k+1)) for the k-th cell met.
+        """
+        n, k = self.count, np.arange(1.0, len(self.count) + 1.0)
+        return sigma * np.sqrt((n + PRIOR) * (np.log((n + PRIOR) / PRIOR) + 2.0 * np.log(k * (k + 1.0) / level))) / n
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """ε lies in [low, high] with the stated confidence, for a γ of length `norm`, over `cells` cells."""
+
+    low: float
+    high: float
+    norm: float
+    cells: int
+
+
+def misfit_bound(feature: Array, cost: Array, sigma: float, level: float) -> Misfit | None:
+    """How far the expected costs (n,) of the most visited features (n, d) are from the best linear model of them.
+
+    For every γ, |c_k − ⟨γ, x_k⟩| lies within r_k of |mean_k − ⟨γ, x_k⟩|: so the least over γ of the largest of
+    |mean_k − ⟨γ, x_k⟩| ± r_k brackets ε. Nothing is assumed but σ. None where features do not repeat.
+    """
+    cells = Cells.of(feature, cost[:, None])
+    radius = cells.radius(sigma, level)
+    order = np.argsort(-cells.count)[:MOST_CELLS]
+    reached = np.searchsorted(np.cumsum(cells.count[order]), COVERED * len(feature)) + 1
+    if reached > len(order) or cells.count[order[:reached]].min() < 2.0:
+        return None
+    kept = order[:reached]
+    x, mean, r = cells.feature[kept], cells.mean[kept, 0], radius[kept]
+    high, gamma = _least_largest(x, mean, r)
+    low, _ = _least_largest(x, mean, -r)
+    return Misfit(max(low, 0.0), high, float(np.linalg.norm(gamma)), len(kept))
+
+
+def _least_largest(x: Array, mean: Array, radius: Array) -> tuple[float, Array]:
+    """min over γ of max_k |mean_k − ⟨γ, x_k⟩| + radius_k, and that γ: a linear programme. (K, d), (K,), (K,)."""
+    one = np.ones((len(x), 1))
+    rows, right = np.block([[x, -one], [-x, -one]]), np.concatenate([mean - radius, -mean - radius])
+    free = [(None, None)] * (x.shape[1] + 1)
+    found = linprog(np.append(np.zeros(x.shape[1]), 1.0), A_ub=rows, b_ub=right, bounds=free, method="highs").x
+    return float(found[-1]), found[:-1]
+
+
+# How far least squares may be off.
+
+RIDGES: Array = 10.0 ** np.arange(-3.0, 7.0)
+"""ℓ of the mixtures, fixed beforehand; each has its share of the level, so that the best may be taken."""
+
+
+def fit_radius(gram: Array, level: float) -> float:
+    """b with ‖e‖_V <= σb for the error e of least squares, with probability 1 − level; V (d, d) is positive definite.
+
+    ‖e‖²_V = ‖S‖²_{V⁻¹} <= (1 + ℓ/v) ‖S‖²_{(V+ℓI)⁻¹} <= (1 + ℓ/v) σ²(log det(I + V/ℓ) + 2 log(1/δ)), where
+    S = Σψε and v is the least eigenvalue.
+    """
+    values = np.linalg.eigvalsh(gram)
+    price = np.log1p(values[:, None] / RIDGES).sum(axis=0) + 2.0 * ln(len(RIDGES) / level)
+    return sqrt(float(((1.0 + RIDGES / values[0]) * price).min()))
+
+
+# Drift: a straight line in time.
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """‖v‖ of γ_t = γ_0 + tv lies in [low, high] with the stated confidence, per row of the log."""
+
+    low: float
+    high: float
+
+
+def drift_bound(feature: Array, cost: Array, time: Array, sigma: float, level: float) -> Drift | None:
+    """How fast γ moves along a straight line in time, in the directions that the log has explored; (n, d), (n,), (n,).
+
+    Least squares on ψ = (x, tx), with t scaled to [0, 1] over the log. None where ψ does not vary in all directions.
+    """
+    values, axes = np.linalg.eigh(feature.T @ feature)
+    seen = axes[:, values > 1e-9 * max(float(values[-1]), 1e-300)]  # what no feature ever had cannot be told
+    x, span = feature @ seen, max(float(np.ptp(time)), 1.0)
+    psi = np.hstack([x, ((time - time.min()) / span)[:, None] * x])
+    gram = psi.T @ psi
+    least = float(np.linalg.eigvalsh(gram)[0])
+    if len(psi) <= psi.shape[1] or least <= 1e-9 * float(np.trace(gram)):
+        return None
+    inverse = np.linalg.inv(gram)
+    moved = (inverse @ (psi.T @ cost))[x.shape[1] :]
+    largest = float(np.linalg.eigvalsh(inverse[x.shape[1] :, x.shape[1] :])[-1])
+    error = sigma * fit_radius(gram, level) * sqrt(largest)
+    size = float(np.linalg.norm(moved))
+    return Drift(max(size - error, 0.0) / span, (size + error) / span)
+
+
+# What the checker reports.
+
+
+def estimates(problem: Problem, log: Log, level: float, pooled: bool) -> list[Finding]:
+    """σ, B, ε, ρ and a feature family from the measured rows of a log, as far as it allows."""
+    steps = [None] if pooled else list(range(problem.horizon))
+    parts = [log.measured if step is None else log.measured & (log.step == step) for step in steps]
+    parts = [rows for rows in parts if rows.any()]
+    share = level / (len(steps) * problem.constraints)
+    return [
+        _misfit(problem, log, parts, share, level),
+        _drift(problem, log, parts, share, level),
+        _noise(problem, log, parts, level),
+        _norm(problem, log, parts, share, level),
+        _family(problem, log, parts),
+    ]
+
+
+def _misfit(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
+    """The largest bracket of ε over steps and constraints."""
+    worst, cells = Misfit(0.0, 0.0, 0.0, 0), 0
+    for rows in parts:
+        for j, sigma in enumerate(problem.noise):
+            found = misfit_bound(log.feature[rows], log.cost[rows, j], sigma, share)
+            if found is None:
+                why = (
+                    f"too few features repeat to cover {COVERED:.0%} of the outcomes, and σ hides what single ones say"
+                )
+                return unknown(MISFIT, why, "log some actions many times each, or declare misfit=ε from what you know")
+            declared, cells = problem.misfit[j], cells + found.cells
+            if found.low > declared:
+                text = f"ε >= {found.low:.3g} with confidence {1.0 - level:g}, over {found.cells} features that repeat"
+                return judged(MISFIT, False, text, f"declare misfit={found.high:.2g} or more, or add features")
+            worst = max(worst, found, key=lambda one: one.high)
+    text = (
+        f"ε <= {worst.high:.3g} with confidence {1.0 - level:g}, over {cells} features that repeat and hold "
+        f"{COVERED:.0%} of the outcomes, if σ is right; declared {max(problem.misfit):g}. Other features may be worse"
+    )
+    return judged(MISFIT, True, text)
+
+
+def _drift(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
+    """The largest bracket of ρ over steps and constraints."""
+    time, worst = np.arange(len(log.step), dtype=np.float64), Drift(0.0, 0.0)
+    for rows in parts:
+        for j, sigma in enumerate(problem.noise):
+            found = drift_bound(log.feature[rows], log.cost[rows, j], time[rows], sigma, share)
+            if found is None:
+                why = "too few outcomes, or features that change together with time"
+                return unknown(DRIFT, why, "log more outcomes of the same actions, early and late")
+            worst = Drift(max(worst.low, found.low), max(worst.high, found.high))
+    at_least = f" and at least {worst.low:.2g}" if worst.low > 0.0 else ""
+    text = (
+        f"ρ <= {worst.high:.2g}{at_least} per row, with confidence {1.0 - level:g}, if costs are linear, σ is right "
+        "and γ moves along a straight line in time; what came and went is not seen, nor directions that were not played"
+    )
+    return judged(DRIFT, True, text)
+
+
+def _noise(problem: Problem, log: Log, parts: list[Rows], level: float) -> Finding:
+    """σ from the scatter of outcomes of equal features, or else around the fit, with a χ² margin."""
+    suggested, kind = np.zeros(problem.constraints), "of equal features"
+    for rows in parts:
+        x, z = log.feature[rows], log.cost[rows]
+        cells = Cells.of(x, z)
+        _, place = np.unique(x, axis=0, return_inverse=True)
+        free = len(z) - len(cells.count)
+        if free >= 30:
+            groups = np.array([np.bincount(place.reshape(-1), column) for column in z.T]).T
+            sizes = np.bincount(place.reshape(-1))[:, None]
+            residual = z - (groups / sizes)[place.reshape(-1)]
+        else:
+            gamma, _, rank, _ = np.linalg.lstsq(x, z, rcond=1e-9)
+            residual, free, kind = z - x @ gamma, len(z) - int(rank), "around the best linear fit (misfit included)"
+        if free < 30:
+            return unknown(NOISE, f"only {max(free, 0)} outcomes more than unknowns", "log more; σ is your upper bound")
+        suggested = np.maximum(suggested, np.sqrt((residual**2).sum(axis=0) / chi2.ppf(level, free)))
+    enough, text = bool((np.asarray(problem.noise) >= suggested).all()), ", ".join(f"{one:.3g}" for one in suggested)
+    evidence = f"σ <= {text} with confidence {1.0 - level:g} from the scatter {kind}, if the noise is Gaussian"
+    if log.cost[log.measured].min() >= 0.0 and log.cost[log.measured].max() <= 1.0:
+        evidence += "; if costs always lie in [0, 1], σ = 0.5 holds whatever the noise is"
+    if enough:
+        return judged(NOISE, True, evidence)
+    return unknown(
+        NOISE, f"{evidence}; declared {_text(problem.noise)}", f"declare noise={text}, or more if tails may be heavy"
+    )
+
+
+def _norm(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
+    """‖γ*‖ from the fit and its error, where the log spans all directions."""
+    guess = np.allclose(problem.gamma_norm, np.sqrt(problem.dimension))
+    prefix = "B = √d is the paper's default, a guess about your costs; " if guess else ""
+    suggested = np.zeros(problem.constraints)
+    for rows in parts:
+        x = log.feature[rows]
+        values, axes = np.linalg.eigh(x.T @ x)
+        if len(x) <= x.shape[1] or values[0] <= 1e-9 * values[-1]:
+            why = f"{prefix}the log leaves directions of γ open, whose length nobody has seen"
+            return unknown(NORM, why, "declare gamma_norm from what a unit of each feature can cost at most")
+        reach = fit_radius(x.T @ x, share) / sqrt(float(values[0]))
+        fitted = np.linalg.norm(axes @ ((axes.T @ (x.T @ log.cost[rows])) / values[:, None]), axis=0)
+        suggested = np.maximum(suggested, fitted + reach * np.asarray(problem.noise))
+    evidence = f"{prefix}‖γ*‖ <= {_text(suggested)} with confidence {1.0 - level:g}, if costs are linear and σ is right"
+    if (np.asarray(problem.gamma_norm) >= suggested).all():
+        return judged(NORM, True, f"{evidence}; declared {_text(problem.gamma_norm)}")
+    return unknown(NORM, f"{evidence}; declared {_text(problem.gamma_norm)}", f"declare gamma_norm={_text(suggested)}")
+
+
+def _family(problem: Problem, log: Log, parts: list[Rows]) -> Finding:
+    """Whether more features predict later costs better: an indication, not a test."""
+    errors: dict[str, list[Array]] = {}
+    for rows in parts:
+        x, z = log.feature[rows] / problem.feature_norm, log.cost[rows] / np.asarray(problem.noise)
+        half = len(x) // 2
+        pairs = np.triu_indices(x.shape[1]) if x.shape[1] <= 12 else (np.arange(x.shape[1]),) * 2
+        families = {
+            "the features as they are": x,
+            "a constant beside them": np.hstack([x, np.ones((len(x), 1))]),
+            "their squares and products beside them (Polynomial, degree=2)": np.hstack(
+                [x, x[:, pairs[0]] * x[:, pairs[1]]]
+            ),
+        }
+        if half < 2 * max(made.shape[1] for made in families.values()):
+            continue
+        for name, made in families.items():
+            gram = made[:half].T @ made[:half] + 1e-6 * half * np.eye(made.shape[1])
+            gamma = np.linalg.solve(gram, made[:half].T @ z[:half])
+            errors.setdefault(name, []).append(((z[half:] - made[half:] @ gamma) ** 2).max(axis=1))
+    if not errors:
+        return unknown(FAMILY, "too few outcomes to compare families of features", "log more")
+    square = {name: np.concatenate(parts) for name, parts in errors.items()}
+    plain, *others = square
+    best = min(others, key=lambda name: float(square[name].mean()))
+    gained = square[plain] - square[best]
+    before, after = (sqrt(float(square[name].mean())) for name in (plain, best))
+    if gained.mean() <= 3.0 * gained.std() / sqrt(len(gained)) or after > 0.98 * before or before < 0.1:
+        return judged(FAMILY, True, f"held-out residuals are {before:.2f} σ; no richer family predicts clearly better")
+    text = f"held-out residuals fall from {before:.2f} σ to {after:.2f} σ with {best}"
+    return unknown(FAMILY, text, f"try {best}; then check again on a fresh log")
+
+
+def _text(values: Array | tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)

@@ -1,0 +1,112 @@
+"""Is it worth it? What was learned against the safe action, from the same starts where the environment allows it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from tether.agents.agent import Agent
+from tether.gym.bridge import Bridge, unpack
+from tether.records import Array, Reason, State, StateKey
+
+LEVEL = 0.95
+"""Of the interval around the gain."""
+
+WHY_SAFE: dict[Reason, str] = {
+    "only-baseline": "no other action could be certified. A larger gap between τ and the safe cost, a smaller σ or "
+    "gamma_norm, fewer or shared features or more episodes make bounds tighter; a known baseline_cost helps most. "
+    "Finite actions with features of their own need mixtures=True",
+    "baseline-best": "others were certified, but none was expected to earn more: it may be the best there is, or the "
+    "rewards are not linear in these features",
+    "alarm": "the declared cost of the safe action contradicts the data: correct baseline_cost, or leave it out",
+    "no-slack": "its own cost is not under the threshold (Assumption 2): name a safer action or raise the threshold",
+    "warm-up": "its cost was still being measured: play more episodes, or declare baseline_cost",
+    "tripped": "a test of the assumptions failed, see the alarm",
+    "bad-numbers": "some numbers were not finite, so nothing else could be justified",
+    "unsolved": "no mixture could be certified as the best one",
+}
+"""Why the safe action was all that was played, and what to do about it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Returns of the learner, which learns nothing meanwhile, and of the safe action, n episodes each.
+
+    Attributes:
+        learner, safe: return of each episode, (n,), (n,).
+        paired: whether episode i of both began alike, by the same seed; else the two samples are independent.
+    """
+
+    learner: Array
+    safe: Array
+    paired: bool
+
+    @property
+    def gain(self) -> float:
+        """Mean return of the learner minus that of the safe action."""
+        return float(self.learner.mean() - self.safe.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's interval around the gain (Welch's where episodes are not paired); infinite for one episode."""
+        n = len(self.learner)
+        if n < 2:
+            return -np.inf, np.inf
+        if self.paired:
+            variance, freedom = float((self.learner - self.safe).var(ddof=1)) / n, n - 1.0
+        else:
+            parts = np.array([self.learner.var(ddof=1), self.safe.var(ddof=1)]) / n
+            variance = float(parts.sum())
+            freedom = (n - 1) * variance**2 / float((parts**2).sum()) if variance > 0.0 else n - 1.0
+        reach = float(stdtrit(freedom, 0.5 + LEVEL / 2.0)) * variance**0.5
+        return self.gain - reach, self.gain + reach
+
+    def describe(self) -> str:
+        """One line for people, which says so where the learner is worse or cannot be told apart."""
+        low, high = self.interval
+        how = "paired by seed" if self.paired else "not paired: a seed does not repeat a start here"
+        line = (
+            f"against the safe action: {self.gain:+.4g} a return ({LEVEL:.0%} interval {low:+.4g} to {high:+.4g}; "
+            f"{len(self.learner)} episodes each, {how})"
+        )
+        if high < 0.0:
+            return (
+                f"{line}. WARNING: worse than the safe action. It still explores, or its values are not linear in "
+                "these features: play more episodes, lower SlucbConfig(value_radius=…), which touches exploration "
+                "only, or change the features"
+            )
+        return line if low > 0.0 else f"{line}. No gain is shown"
+
+
+def compare(bridge: Bridge, agent: Agent, episodes: int, seed: int) -> Comparison | None:
+    """Play so many more episodes with the agent as it is, and with the safe action from the same seeds.
+
+    Every step of both is certified or safe, as any other; nothing is learned from them. None if there are no episodes,
+    or the agent cannot be asked without playing.
+    """
+    peek = getattr(agent, "peek", None)
+    if peek is None or not episodes:
+        return None
+    seeds = np.random.SeedSequence([seed, 2]).generate_state(episodes).tolist()
+    coin = getattr(agent, "rng", None)  # a peek tosses it: what comes after must not depend on a comparison
+    before = None if coin is None else coin.bit_generator.state
+    learned = [_episode(bridge, one, lambda step, state: bridge.env_action(peek(step, state))) for one in seeds]
+    if coin is not None:
+        coin.bit_generator.state = before
+    safe = [_episode(bridge, one, lambda step, state: bridge.safe_env_action(state)) for one in seeds]
+    paired = all(mine[0] == other[0] for mine, other in zip(learned, safe, strict=True))
+    return Comparison(np.array([total for _, total in learned]), np.array([total for _, total in safe]), paired)
+
+
+def _episode(bridge: Bridge, seed: int, policy: Callable[[int, State], object]) -> tuple[StateKey, float]:
+    """The key of the first state, and the return."""
+    state = bridge.start(int(seed) >> 1)  # seeds of environments fit into 31 bits
+    first, total = bridge.problem.key_of(state), 0.0
+    for step in range(bridge.problem.horizon):
+        stepped = unpack(bridge.env.step(policy(step, state)))
+        total += stepped.reward
+        if stepped.terminated or stepped.truncated:
+            break
+        state = bridge.state_of(stepped.observation, stepped.info)
+    return first, total

@@ -1,0 +1,634 @@
+"""The league: every safe learner on the same worlds, each by its own theorem and with one tuned scale.
+
+Who has a `Row` is in it (tether.agents.relatives). Before the study runs, every rival is tuned: one number multiplies
+its radii, taken from a grid that all share, on seeds that are not shown. Anchors, figures that others have published,
+are run again first (studies/anchors.py), so that a row is believed before it is compared.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tether.agents.relatives import Row, Track
+from tether.errors import TetherError
+from tether.lab.books import Cell, Results, interval, load, per_seed
+from tether.lab.cells import build_agent, build_world, places_of
+from tether.lab.engines import Engine
+from tether.lab.plots import (
+    INK,
+    LOOK,
+    QUIET,
+    RAMPS,
+    Chart,
+    Guide,
+    Panel,
+    Series,
+    Style,
+    number,
+    shares_of,
+    spread,
+)
+from tether.lab.registry import AGENTS, row_of
+from tether.lab.runner import run_study
+from tether.lab.specs import Study
+from tether.lab.studies import anchors
+from tether.lab.studies.anchors import ANCHORS, OURS, Anchor, Played, Task
+from tether.lab.view import Claim, Picture, Table, View, counted, html_table
+from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, Streams
+from tether.records import Array
+
+GRID = (0.03, 0.1, 0.3, 3.0)
+"""The scales that rivals are tuned over. All share it; 1 is the theorem and has a row of its own."""
+
+FIRST_TUNING_SEED = 10_000
+"""From here on instances are used for tuning, one for every five that are shown, and shown nowhere."""
+
+TRACKS: dict[Track, str] = {
+    "step": "expected cost of every step",
+    "coin": "expected cost of every step, over the learner's own coin",
+    "realised": "measured cost of every step",
+    "episode": "expected cost of every episode",
+    "none": "no promise",
+}
+FRAMES: dict[str, Row] = {
+    "slucb-qvi": Row(
+        title="Tether (SLUCB-QVI)",
+        citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
+        track="step",
+        constraint="⟨γ*, φ⟩ ≤ τ at every step",
+        told="nothing else",
+        source="text",
+        anchor="the paper's figures: tether reproduce figure1",
+    ),
+    "rslucb-qvi": Row(
+        title="Tether (RSLUCB-QVI)",
+        citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
+        track="coin",
+        constraint="E⟨γ*, φ⟩ ≤ τ at every step",
+        told="nothing else",
+        source="text",
+        anchor="the paper's figures: tether reproduce figure2",
+    ),
+    "always-safe": Row(
+        title="Always a₀",
+        citation="the floor",
+        track="step",
+        constraint="⟨γ*, φ⟩ ≤ τ at every step",
+        told="learns nothing",
+        source="text",
+        anchor="none needed",
+    ),
+    "lsvi-ucb-told": Row(
+        title="LSVI-UCB told γ*: the ideal shield",
+        citation="Jin, Yang, Wang, Jordan: COLT 2020",
+        track="step",
+        constraint="⟨γ*, φ⟩ ≤ τ at every step",
+        told="γ* itself: a frame, not a rival",
+        source="text",
+        anchor="none needed",
+    ),
+    "lsvi-ucb": Row(
+        title="LSVI-UCB, no constraint",
+        citation="Jin, Yang, Wang, Jordan: COLT 2020",
+        track="none",
+        constraint="none",
+        told="no cost",
+        source="text",
+        anchor="none needed",
+    ),
+}
+"""Ours, and what frames the rivals: the floor, the ceiling, and what no constraint earns."""
+
+
+def row_for(agent: str) -> Row:
+    """What the league says of an agent."""
+    found = FRAMES.get(agent) or row_of(agent)
+    if found is None:
+        found = Row(
+            title=agent,
+            citation="",
+            track="step",
+            constraint="not stated",
+            told="not stated",
+            source="memory",
+            anchor="",
+        )
+    return found
+
+
+# Before the study runs: who plays where, and with which scale
+
+
+def rivals() -> list[str]:
+    """Every agent with a row, ours and others'."""
+    return [name for name in AGENTS.names() if row_of(name) is not None]
+
+
+def worlds_for(study: Study, agent: str, options: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
+    """Labels of the worlds that an agent can be made for and gives a first answer in."""
+    fitting = []
+    for place in places_of(study):
+        streams = Streams.from_seed(study.first_seed)
+        world = build_world(place.world, place.options, study.episodes, streams)
+        try:
+            made = build_agent(agent, options, world, study.episodes, streams)
+            made.plan()
+            made.act(0, 0)
+        except TetherError:
+            continue
+        fitting.append(place.label or place.world)
+    return fitting
+
+
+def tuning_of(study: Study, places: dict[str, list[str]]) -> Study:
+    """Every rival at every scale of the grid, on the tuning seeds."""
+    agents = [
+        {"name": name, "label": name, "grid": {"scale": list(GRID)}, "only": only} for name, only in places.items()
+    ]
+    seeds = max(1, study.seeds // 5)
+    changes = {"name": f"{study.name}-tuning", "first_seed": FIRST_TUNING_SEED, "seeds": seeds}
+    return Study.model_validate({**study.model_dump(), **changes, "agents": agents})
+
+
+def tuned_scales(results: Results) -> dict[tuple[str, str], float]:
+    """(agent, world) -> the scale with the fewest violations; among equals that with the least regret."""
+    best: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for cell in results.finished:
+        key, scale = (cell.agent, cell.world_label or cell.world), float(cell.options["scale"])
+        judged = (float(broken(cell).sum()), float(per_seed(cell, "regret").mean()), scale)
+        best[key] = min(best.get(key, judged), judged)
+    return {key: scale for key, (_, _, scale) in best.items()}
+
+
+def broken(cell: Cell) -> Array:
+    """How often each run breaks what the agent promises: its own constraint, if it has another than the step's."""
+    if cell.own:
+        counts: Array = (cell["own_excess"] > SAFE_TOLERANCE).sum(axis=1).astype(np.float64)
+        return counts
+    return per_seed(cell, "violations")
+
+
+def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> Study:
+    """The study with every rival that fits: by its theorem, and with the scale that suits it best in each world.
+
+    The tuning runs are kept in `folder`. `only` names the rivals that enter; none named are all.
+    """
+    places = {name: worlds_for(study, name) for name in rivals() if not only or name in only}
+    places = {name: labels for name, labels in places.items() if labels}
+    agents = [{**each.model_dump(), "only": worlds_for(study, each.name, each.options)} for each in study.agents]
+    if places:
+        run_study(tuning_of(study, places), folder, engine)
+        scales = tuned_scales(load(folder))
+        for name, labels in places.items():
+            title = row_for(name).title
+            agents.append({"name": name, "label": title, "only": labels})
+            chosen = {label: scales[name, label] for label in labels if (name, label) in scales}
+            for scale in sorted(set(chosen.values())):
+                where = [label for label in labels if chosen.get(label) == scale]
+                agents.append(
+                    {"name": name, "label": f"{title} × {scale:g}", "options": {"scale": scale}, "only": where}
+                )
+    return Study.model_validate({**study.model_dump(), "agents": agents})
+
+
+def prepared(study: Study, folder: Path, engine: Engine, quick: bool, only: Sequence[str]) -> Study:
+    """What comes before the study: the anchors, unless one cell is asked for, and who enters with which scale."""
+    if study.name == "league" and not only and len(study.worlds) > 1:
+        anchors.run(folder / "anchors", quick, engine)
+    return entered(study, folder / "tuning", engine, only)
+
+
+# The table
+
+
+@lru_cache(maxsize=2)
+def rows_of(results: Results) -> list[dict[str, Any]]:
+    """A row per finished cell. Tables and pictures share them, because intervals take time."""
+    return [row(cell, results) for cell in results.finished]
+
+
+def row(cell: Cell, results: Results) -> dict[str, Any]:
+    """One method in one world."""
+    about, violations, own = row_for(cell.agent), per_seed(cell, "violations"), broken(cell)
+    regret, seconds = interval(per_seed(cell, "regret")), float(np.median(cell["plan_seconds"]))
+    horizon = 1 if about.horizon == 1 else _horizon(cell)
+    return {
+        "world": _world(cell),
+        "instance": cell.instance,
+        "track": about.track,
+        "agent": cell.agent_label,
+        "method": cell.agent,
+        "scale": float(cell.options.get("scale", 1.0)),
+        "cost_radius_origin": cell.cost_radius_origin,
+        "regret_mean": float(regret.mean),
+        "regret_low": float(regret.low),
+        "regret_high": float(regret.high),
+        "violations_total": int(violations.sum()),
+        "violating_runs": int((violations > 0).sum()),
+        "worst_cost": float(cell["worst_cost"].max()),
+        "constraint": about.constraint,
+        "own_broken": int(own.sum()),
+        "own_broken_runs": int((own > 0).sum()),
+        "seeds": len(cell.seeds),
+        "episodes": results.episodes,
+        "decisions_per_second": horizon / seconds if seconds > 0.0 else float("nan"),
+        "told": about.told,
+        "source": about.source,
+        "anchor": about.anchor,
+        "citation": about.citation,
+        "command": command(cell, results),
+    }
+
+
+def _world(cell: Cell) -> str:
+    return cell.world_label or cell.world
+
+
+def _horizon(cell: Cell) -> int:
+    world = build_world(cell.world, cell.world_options, 1, Streams.from_seed(0))
+    return world.problem.horizon
+
+
+def command(cell: Cell, results: Results) -> str:
+    """What makes this cell, by its theorem and tuned."""
+    quick = " --quick" if results.folder.name.endswith("-quick") else ""
+    return f'tether reproduce league{quick} --agent {cell.agent} --world "{_world(cell)}"'
+
+
+def table(results: Results) -> Table:
+    """A table per world, the methods by their track and then by regret."""
+    order, places = list(TRACKS), _places(rows_of(results))
+    rows = sorted(
+        rows_of(results),
+        key=lambda one: (places.index(one["world"]), order.index(one["track"]), one["regret_mean"]),
+    )
+    heads = (
+        "Method", "Promises", "Regret", "Violations", "Runs affected", "Worst excess", "Own constraint broken",
+        "Decisions per second", "Radius", "Told besides the Problem", "Rule read in",
+    )  # fmt: skip
+    pages = []
+    for world in _places(rows):
+        here = [one for one in rows if one["world"] == world]
+        caption = (
+            f"{world} (instance {here[0]['instance']}), {here[0]['episodes']:,} episodes. Regret of a run against the "
+            "exact safe optimum, mean and 95% interval over seeds; violations are steps whose true expected cost "
+            "exceeds τ, in all runs together. Decisions per second count the bookkeeping of the study, too."
+        )
+        body = "\n".join(_page_row(one) for one in here)
+        pages.append(html_table(f"League in {world}", caption, heads, body, words=3))
+    pages += [_commands(rows)]
+    lines = [_line(one) for one in rows]
+    return Table(rows, ("world", "method", "regret", "95% interval", "violations", "in runs", "radius"), lines, pages)
+
+
+def _places(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(one["world"] for one in rows))
+
+
+def _radius(one: dict[str, Any]) -> str:
+    origin = one["cost_radius_origin"]
+    if one["method"] == "always-safe":
+        return "none needed"
+    if one["method"] in FRAMES and origin in ("exact", "none"):
+        return {"exact": "told γ*", "none": "none"}[origin]
+    whose = f"tuned × {one['scale']:g}" if one["scale"] != 1.0 else "tuned" if origin == "tuned" else "theorem"
+    return whose + (", certifies nothing" if origin == "none" else "")
+
+
+def _line(one: dict[str, Any]) -> Sequence[str]:
+    return (
+        one["world"],
+        one["agent"],
+        number(one["regret_mean"]),
+        f"{number(one['regret_low'])} to {number(one['regret_high'])}",
+        f"{one['violations_total']:,}",
+        f"{one['violating_runs']} of {one['seeds']}",
+        _radius(one),
+    )
+
+
+def _page_row(one: dict[str, Any]) -> str:
+    excess = one["worst_cost"] if one["violations_total"] else 0.0
+    low, high = number(one["regret_low"]), number(one["regret_high"])
+    mark = "zero" if one["violations_total"] == 0 else "some"
+    return (
+        f'<tr><th scope="row">{escape(one["agent"])}<small>{escape(one["citation"])}</small></th>'
+        f"<td>{escape(TRACKS[one['track']])}<small>{escape(one['constraint'])}</small></td>"
+        f"<td>{number(one['regret_mean'])}<small>{low} to {high}</small></td>"
+        f'<td class="{mark}">{one["violations_total"]:,}</td><td>{one["violating_runs"]} of {one["seeds"]}</td>'
+        f"<td>{number(excess)}</td><td>{one['own_broken']:,}</td><td>{number(one['decisions_per_second'])}</td>"
+        f'<td class="text">{escape(_radius(one))}</td><td class="text">{escape(one["told"])}</td>'
+        f'<td class="text">{escape(one["source"])}</td></tr>'
+    )
+
+
+def _commands(rows: Sequence[dict[str, Any]]) -> str:
+    """Every cell's command, once per method and world."""
+    lines = dict.fromkeys(one["command"] for one in rows)
+    return (
+        "<details><summary>The command of every cell</summary><pre><code>"
+        + escape("\n".join(lines))
+        + "</code></pre></details>"
+    )
+
+
+def summary(results: Results, rows: list[dict[str, Any]]) -> str:
+    """How much was run."""
+    runs, methods = sum(one["seeds"] for one in rows), len({one["method"] for one in rows})
+    text = (
+        f"{methods} methods in {counted(len(_places(rows)), 'world')}: {runs:,} runs of {results.episodes:,} episodes."
+    )
+    unread = sorted({row_for(one["method"]).title for one in rows if one["source"] == "memory"})
+    return text + (f" Rules written from memory of their papers: {', '.join(unread)}." if unread else "")
+
+
+def files(results: Results) -> dict[str, bytes]:
+    """The table as Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(table(results).rows), sink, compression="zstd")
+    return {f"{results.study}.parquet": sink.getvalue()}
+
+
+# Anchors: badges, claims and their figure
+
+
+def badges(folder: Path) -> Iterator[tuple[Task, Anchor, Played, float]]:
+    """What was played for the anchors, each with the number that the figure shows, as a mean over trials."""
+    for task, played in anchors.kept(folder):
+        anchor = ANCHORS[task.anchor]
+        yield task, anchor, played, float(anchor.statistic(played.regret[:, -1], task.rounds).mean())
+
+
+def anchor_claims(folder: Path) -> list[Claim]:
+    """Does a row reproduce its authors' figure? Does ours beat ROFUL threefold on their draws, without a violation?"""
+    made, found = [], list(badges(folder))
+    for task, anchor, _, value in found:
+        published = anchor.published.get(task.player)
+        if published is None or task.rounds != anchor.rounds:
+            continue
+        off = abs(value / published - 1.0)
+        made.append(
+            Claim(
+                f"anchor-{task.anchor}-{task.player.split()[0].strip(',').lower()}",
+                f"{task.player} reproduces its published figure ({anchor.title}).",
+                off <= anchor.within,
+                f"{_shown(anchor)} after {task.rounds:,} rounds: {_digits(value)} here, {published:,g} published "
+                f"({anchor.citation}; {anchor.read}); off by {off:.1%}, allowed {anchor.within:.0%}",
+            )
+        )
+    for task, anchor, played, value in found:
+        rival = next((v for t, _, _, v in found if t[::2] == task[::2] and t.player == "ROFUL"), None)
+        if task.player != OURS or rival is None:
+            continue
+        clean = int((played.violations == 0).sum())
+        made.append(
+            Claim(
+                f"ours-{task.anchor}",
+                f"Tether's regret is at least three times below ROFUL's, each with its own settings ({anchor.title}), "
+                "and no trial has a violation.",
+                rival >= 3.0 * value and clean == anchor.trials,
+                f"{_shown(anchor)} after {task.rounds:,} rounds: {value:.4g} against {rival:.4g}, {rival / value:.2f} "
+                f"times less; {clean} of {anchor.trials} trials without a violation; largest c − τ "
+                f"{played.worst.max():.2g}. At equal radii: {_equal(found, task, rival)}",
+            )
+        )
+    return made
+
+
+def _equal(found: Sequence[tuple[Task, Anchor, Played, float]], task: Task, rival: float) -> str:
+    """ROFUL's number over ours where ours is given ROFUL's radii."""
+    same = [
+        (t, v) for t, _, _, v in found if t[::2] == task[::2] and t.player.startswith("Tether, ") and t.player != OURS
+    ]
+    return "; ".join(f"{t.player.removeprefix('Tether, ')}: {rival / v:.2f}" for t, v in same) or "not played"
+
+
+def _digits(value: float) -> str:
+    """Four figures, thousands apart."""
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.4g}"
+
+
+def _shown(anchor: Anchor) -> str:
+    return "R_T/√T" if anchor.per_root else "R_T"
+
+
+def anchor_charts(folder: Path) -> list[Chart]:
+    """The published figures, drawn again: one chart per set of players, one panel per anchor."""
+    found, made = list(badges(folder)), []
+    for players in dict.fromkeys(tuple(ANCHORS[task.anchor].players) for task, *_ in found):
+        shown = [name for name, anchor in ANCHORS.items() if tuple(anchor.players) == players]
+        panels = []
+        for name in shown:
+            here = [(task, played, value) for task, _, played, value in found if task.anchor == name]
+            if here:
+                panels.append(_anchor_panel(name, shown, here))
+        caption = (
+            "The authors' own draws and noise; bands: 95% over trials. Dashed lines: the published values at the last "
+            "round."
+            if len(panels) > 1
+            else "Bands: 95% over trials. Dashed: stored by the authors."
+        )
+        made.append(Chart(f"anchor-{panels[0].key}", "Anchors: published figures, run again", caption, tuple(panels)))
+    return made
+
+
+def _anchor_panel(name: str, beside: Sequence[str], here: Sequence[tuple[Task, Played, float]]) -> Panel:
+    """One anchor; the legend says what is published of it and of those beside it."""
+    anchor, looks = ANCHORS[name], styles_of([task.player for task, _, _ in here])
+    series, rounds = [], here[0][0].rounds
+    for (task, played, value), style in zip(here, looks, strict=True):
+        shown = played.regret / np.sqrt(played.rounds) if anchor.per_root else played.regret
+        band = interval(shown)
+        told = [f"{ANCHORS[other].published.get(task.player, 0.0):,g}" for other in beside]
+        note = f"published: {' and '.join(told)}" if task.player in anchor.published else "not published: ours"
+        series.append(Series(task.player, note, style, played.rounds.astype(np.float64), *band, total=value))
+    same = rounds == anchor.rounds
+    cut = "" if same else f" A quick look: the figure has {anchor.rounds:,} rounds."
+    return Panel(
+        key=name,
+        title=anchor.title,
+        subtitle=f"{anchor.citation}.{cut}",
+        notes=(f"Trials without a violation, of {anchor.trials}: {_clean(here)}.",),
+        x_title="round t",
+        y_title="R_t/√t" if anchor.per_root else "R_t",
+        series=tuple(series),
+        guides=tuple(
+            Guide(
+                f"{player.partition(',')[0]}: {value:,g}", np.array([0.55 * rounds, float(rounds)]), np.full(2, value)
+            )
+            for player, value in anchor.published.items()
+            if same
+        ),
+    )
+
+
+def _clean(here: Sequence[tuple[Task, Played, float]]) -> str:
+    return ", ".join(f"{task.player} {int((played.violations == 0).sum())}" for task, played, _ in here)
+
+
+HUES = ("other", "paper", "certified", "penalised", "unconstrained", "told", "default")
+"""Of rivals, in turns."""
+
+
+def styles_of(names: Sequence[str]) -> list[Style]:
+    """Ours in our hue, variants of it in shades of another, each rival in one of its own."""
+    ours = [name for name in names if name.startswith("Tether")]
+    others = [name for name in names if name not in ours]
+    hues = [
+        HUES[others.index(name) % len(HUES)] if name in others else "adaptive" if name == ours[0] else "directional"
+        for name in names
+    ]
+    return [RAMPS[hue].style(share, 1.9) for hue, share in zip(hues, shares_of(hues), strict=True)]
+
+
+# Pictures of the whole: who is where between regret and violations, and how often who is near the best
+
+
+def charts(results: Results) -> list[Chart]:
+    """Anchors, then performance profiles."""
+    return [*anchor_charts(results.folder / "anchors"), profile_chart(results)]
+
+
+def profile_chart(results: Results) -> Chart:
+    """For each method: the share of worlds in which its regret is within a factor of the best clean one's."""
+    frames = FRAMES.keys() - {"slucb-qvi", "rslucb-qvi"}
+    rows = [one for one in rows_of(results) if one["method"] not in frames]
+    best: dict[str, float] = {}
+    for one in rows:
+        if one["violations_total"] == 0:
+            best[one["world"]] = min(best.get(one["world"], np.inf), max(one["regret_mean"], 1e-9))
+    panels = []
+    for key, title, theorem in (
+        ("theorem", "By their theorems", True),
+        ("tuned", "Rivals tuned on other seeds", False),
+    ):
+        shown = [one for one in rows if (one["scale"] == 1.0) == theorem or one["method"] in FRAMES]
+        panels.append(
+            Panel(
+                key=key,
+                title=title,
+                subtitle="Share of its worlds in which a method breaks nothing, with its regret within a factor of "
+                "the least.",
+                x_title="regret over the least regret without a violation",
+                y_title="share of worlds",
+                x_scale="log",
+                series=_profiles(shown, best, [row_for(one["method"]).title for one in rows]),
+                y_range=(0.0, 1.05),
+                labels_ends=False,
+            )
+        )
+    caption = "Every method over the worlds that it is made for."
+    return Chart(f"{results.study}-profiles", "Performance profiles", caption, tuple(panels))
+
+
+def _profiles(rows: Sequence[dict[str, Any]], best: dict[str, float], titles: Sequence[str]) -> tuple[Series, ...]:
+    factors, named, made = np.geomspace(1.0, 100.0, 400), list(dict.fromkeys(titles)), []
+    for name, style in zip(named, styles_of(named), strict=True):
+        mine = [one for one in rows if row_for(one["method"]).title == name]
+        clean = [one for one in mine if one["violations_total"] == 0]
+        ratios = np.array([one["regret_mean"] / best[one["world"]] for one in clean])
+        share: Array = (ratios[:, None] <= factors * (1.0 + 1e-9)).sum(axis=0) / max(1, len(mine))
+        about = row_for(rows[0]["method"]) if not mine else row_for(mine[0]["method"])
+        made.append(Series(name, TRACKS[about.track], style, factors, share, share, share, total=float(share[-1])))
+    return tuple(made)
+
+
+def pictures(results: Results) -> list[Picture]:
+    """Regret against violations, a panel per world."""
+    words = "Each method's regret and violations in every world; the numbers are in the tables."
+    return [Picture(f"{results.study}-pareto", "Regret and violations", words, lambda dpi: pareto(results, dpi))]
+
+
+def pareto(results: Results, dpi: int) -> bytes:
+    """Violations per run across (0 has a place), regret in units of always-a_0's up; numbers name the methods."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    rows = rows_of(results)
+    worlds, methods = _places(rows), list(dict.fromkeys(one["method"] for one in rows))
+    across = min(3, len(worlds))
+    down = -(-len(worlds) // across)
+    with matplotlib.rc_context(LOOK):
+        figure = Figure(figsize=(5.0 * across, 4.2 * down + 0.5 + 0.2 * -(-len(methods) // 2)), layout="constrained")
+        axes = figure.subplots(down, across, squeeze=False).ravel()
+        for ax, world in zip(axes, worlds, strict=False):
+            _pareto_panel(ax, world, [one for one in rows if one["world"] == world], methods)
+        for ax in axes[len(worlds) :]:
+            ax.set_axis_off()
+        names = [f"{place + 1}  {row_for(method).title}" for place, method in enumerate(methods)]
+        marks = [Line2D([], [], linestyle="", label=name) for name in names]
+        marks += [
+            Line2D([], [], linestyle="", marker="o", color=QUIET, mfc=fill, label=label)
+            for fill, label in ((QUIET, "radius of its theorem"), ("white", "tuned, told γ* or none"))
+        ]
+        figure.legend(handles=marks, loc="outside lower center", ncols=min(3, 1 + across), frameon=False, fontsize=8.5)
+        sink = io.BytesIO()
+        figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
+    return sink.getvalue()
+
+
+def _pareto_panel(ax: Any, world: str, here: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
+    """One world. Labels of dots that lie on each other are pushed apart."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    floor = next((one["regret_mean"] for one in here if one["method"] == "always-safe"), 1.0)
+    unit, steps = 1.0 / here[0]["seeds"], here[0]["episodes"]
+    dots = [(one, one["violations_total"] * unit, one["regret_mean"] / floor) for one in here]
+    for one, x, y in dots:
+        hue = "adaptive" if one["method"] in ("slucb-qvi", "rslucb-qvi") else "told"
+        colour = RAMPS[hue if one["method"] in FRAMES else "other"].light[0]
+        filled = one["cost_radius_origin"] == "theorem"
+        ax.plot([x], [y], "o", color=colour, mfc=colour if filled else "white", ms=6, zorder=3, clip_on=False)
+    ax.set_xscale("symlog", linthresh=unit)
+    ax.xaxis.set_major_locator(FixedLocator([0.0, *(10.0**k for k in range(int(np.log10(steps)) + 2))]))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    ax.set_xlim(-0.15 * unit, 10.0 * max([1.0, *(x for _, x, _ in dots)]))
+    low, high = min(0.0, *(y for *_, y in dots)), max(1.0, *(y for *_, y in dots))
+    ax.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+    to_axes = ax.transData + ax.transAxes.inverted()
+    for column in dict.fromkeys(x for _, x, _ in dots):
+        places = sorted({(y, methods.index(one["method"]) + 1) for one, x, y in dots if x == column})
+        across, _ = to_axes.transform((column, low))
+        heights = spread([float(to_axes.transform((column, y))[1]) for y, _ in places], 0.036)
+        for (y, label), height in zip(places, heights, strict=True):
+            at = float(to_axes.transform((column, y))[1])
+            ax.plot([across + 0.01, across + 0.022], [at, height], color=QUIET, lw=0.4, transform=ax.transAxes)
+            ax.text(across + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
+    ax.set_title(world, loc="left", fontsize=10, fontweight="bold")
+    ax.set_xlabel("violations per run")
+    ax.set_ylabel("regret, always a₀ = 1")
+
+
+def claims(results: Results) -> list[Claim]:
+    """Of the anchors; and that no method that has a theorem for every step broke it in any world."""
+    made = anchor_claims(results.folder / "anchors")
+    certified = [cell for cell in results.finished if cell.cost_radius_origin == "theorem"]
+    for method in dict.fromkeys(cell.agent for cell in certified):
+        if row_for(method).track not in ("step", "coin"):
+            continue
+        counts = {_world(cell): per_seed(cell, "violations") for cell in certified if cell.agent == method}
+        broken_in = [f"{world}: {int(count.sum()):,}" for world, count in counts.items() if count.sum() > 0]
+        runs = sum(len(count) for count in counts.values())
+        made.append(
+            Claim(
+                f"{method}-keeps-its-theorem",
+                f"{row_for(method).title} keeps the promise of its theorem in every world that it plays in.",
+                not broken_in,
+                f"violations in {counted(runs, 'run')} in {counted(len(counts), 'world')}: {'; '.join(broken_in) or 0}",
+            )
+        )
+    return made
+
+
+VIEW = View(charts=charts, claims=claims, table=table, summary=summary, pictures=pictures, files=files)

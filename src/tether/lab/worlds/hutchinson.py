@@ -1,0 +1,49 @@
+"""Random bandits in the plane: ten rays from the origin, rewards and costs of either sign. One state, H = 1.
+
+The instances of Hutchinson, Turan and Alizadeh (AISTATS 2024), Figure 2, drawn in the order of their script, so that
+their generator gives their instances: θ*, γ* uniform on [−1, 1]², τ ("b") uniform on [¼, 1], or on [1/20, ¼] where it
+is tight, and unit directions, drawn again until one of them has a positive reward.
+"""
+
+import numpy as np
+
+from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.problem.problem import Problem
+
+
+def hutchinson(
+    rng: np.random.Generator,
+    *,
+    tight: bool = False,
+    noise: float = 0.1,
+    dimension: int = 2,
+    rays: int = 10,
+    confidence: float = 0.01,
+) -> LinearMDP:
+    """One instance; rewards and costs have the same noise, and the learner is told ‖γ*‖ <= √d."""
+    theta, gamma = rng.uniform(-1.0, 1.0, dimension), rng.uniform(-1.0, 1.0, dimension)
+    threshold = float(rng.uniform(0.05, 0.25) if tight else rng.uniform(0.25, 1.0))
+    while True:
+        drawn = rng.normal(size=(rays, dimension))
+        ends = drawn / np.linalg.norm(drawn, axis=1)[:, None]
+        if (ends @ theta > 0.0).any():
+            break
+    problem = Problem.from_rays(
+        phi_0=np.zeros((1, dimension)),
+        endpoints=ends[None],
+        baseline_cost=np.zeros((1, 1)),
+        horizon=1,
+        threshold=threshold,
+        noise=noise,
+        reward_noise=noise,
+        confidence=confidence,
+        gamma_norm=float(np.sqrt(dimension)),
+    )
+    return LinearMDP(
+        name="hutchinson",
+        problem=problem,
+        true_theta=theta[None],
+        true_gamma=gamma[None, None],
+        true_mu=np.zeros((1, dimension, 1)),
+        initial=np.ones(1),
+    )

@@ -1,0 +1,58 @@
+"""Lagrangian LSVI: the multiplier's step and the bisection by hand, and what is promised of violations: a √K."""
+
+import numpy as np
+
+from tether.agents.relatives.lagrangian import BisectionConfig, LagrangianBisection, LagrangianConfig, LagrangianLsvi
+from tether.lab.worlds.cmdp import streaming
+from tether.lab.worlds.linear_mdp import Streams
+from tether.lab.worlds.planning import policy_costs
+from worlds import two_arm_problem
+
+COST_ONLY = (np.zeros((1, 2)), np.array([[0.0, 1.0]]))  # both arms are worth nothing; the other one costs 1
+
+
+def test_the_price_moves_by_hand():
+    """H = 1, b = ¾, K = 16, γ = ½, no bonus: ξ = 4, η = 1. At Y = 0 both arms are alike, V_g = ½, so Y becomes ¼;
+    then π(other) = 1/(1 + exp(αY)) with α = log 2·√16/(2(1 + 4 + 1))."""
+    problem = two_arm_problem(horizon=1, threshold=0.25, finite=True)
+    agent = LagrangianLsvi(problem, LagrangianConfig(bonus=0.0, episodes=16, margin=0.5), told=COST_ONLY)
+    assert np.allclose(agent.policy()[0, 0], 0.5)
+    assert np.isclose(agent.price, 0.25)
+    other = 1.0 / (1.0 + np.exp(np.log(2.0) * 4.0 / 12.0 * 0.25))
+    assert np.isclose(agent.policy()[0, 0, 1], other)
+    assert np.isclose(agent.price, 0.25 + 0.75 - (1.0 - other))
+
+
+def test_the_bisection_by_hand():
+    """The other arm is worth 1: λ = 1 + κ log 3 makes π(a_0) = ¾."""
+    problem = two_arm_problem(horizon=1, threshold=0.25, finite=True)
+    told = (np.array([[0.0, 1.0]]), np.array([[0.0, 1.0]]))
+    agent = LagrangianBisection(problem, BisectionConfig(bonus=0.0, temperature=0.2), told=told)
+    assert np.allclose(agent.policy()[0, 0], [0.75, 0.25], atol=1e-3)
+    assert np.isclose(agent.price, 1.0 + 0.2 * np.log(3.0), atol=1e-3)
+
+
+def test_optimism_needs_no_multiplier_before_anything_is_known():
+    """The bonus says that the other arm may be free: V_u⁺ >= b at λ = 0, though its cost is 1."""
+    problem = two_arm_problem(horizon=1, threshold=0.25, finite=True)
+    agent = LagrangianBisection(problem, BisectionConfig(bonus=5.0), told=COST_ONLY)
+    agent.policy()
+    assert agent.price == 0.0
+
+
+def test_violations_fall_as_it_learns():
+    """Streaming with a small bonus: over the budget from the start, and by less and less."""
+    world, streams = streaming(fast=0.85, leave=0.15), Streams.from_seed(0)
+    told = (world.true_theta, world.true_gamma)
+    agent = LagrangianBisection(world.problem, BisectionConfig(bonus=0.2), told=told)
+    excess = []
+    for _ in range(400):
+        state = world.reset(streams)
+        agent.plan()
+        cost = policy_costs(world, agent.planned_features(range(world.state_count)))[0, 0, 0]
+        excess.append(max(cost - 4 * world.problem.threshold[0], 0.0))
+        for step in range(4):
+            seen = world.step(agent.act(step, state), streams)
+            agent.observe(seen)
+            state = seen.next_state
+    assert sum(excess[100:200]) > sum(excess[-100:]) > 0.0

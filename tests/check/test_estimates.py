@@ -1,0 +1,171 @@
+"""Estimates from logs: brackets of ε and ρ that cover the truth, and what is said where there are none."""
+
+import numpy as np
+import pytest
+
+from check.test_levels import allowed
+from tether import Transition
+from tether.check.estimates import DRIFT, FAMILY, MISFIT, NOISE, NORM, Cells, drift_bound, fit_radius, misfit_bound
+from worlds import simplex_problem
+
+SIGMA = 0.1
+
+
+def repeated(seed, count, epsilon, *, features=12):
+    """Features that repeat, chosen by the last noise; every other one is off by ±ε from a linear model."""
+    rng = np.random.default_rng(seed)
+    some, gamma = rng.dirichlet(np.ones(4), size=features), rng.random(4)
+    off = epsilon * np.where(np.arange(features) % 2, 1.0, -1.0)
+    x, z, last = np.zeros((count, 4)), np.zeros(count), 0.0
+    for n in range(count):
+        k = int(rng.integers(features // 2)) + (features // 2) * (last > 0.0)
+        last = SIGMA * rng.standard_normal()
+        x[n], z[n] = some[k], some[k] @ gamma + off[k] + last
+    return x, z, some, off
+
+
+def least_misfit(some, off):
+    """The true ε of these features: of what they are off by, seen twice without noise."""
+    found = misfit_bound(np.repeat(some, 2, axis=0), np.repeat(off, 2), 1e-12, 0.5)
+    return found.high
+
+
+def covered(x, some):
+    """Which features hold nine tenths of the outcomes: the most visited ones."""
+    counts = np.array([(x == one).all(axis=1).sum() for one in some])
+    order = np.argsort(-counts, kind="stable")
+    return order[: np.searchsorted(np.cumsum(counts[order]), 0.9 * len(x)) + 1]
+
+
+def drifting(seed, count, rho):
+    """γ moves by ρ per row along one direction; features follow the last noise."""
+    rng = np.random.default_rng(seed)
+    gamma, way, last = rng.random(4), rng.standard_normal(4), 0.0
+    way /= np.linalg.norm(way)
+    x, z = np.zeros((count, 4)), np.zeros(count)
+    for n in range(count):
+        x[n] = rng.dirichlet([1.0, 1.0, 1.0, 1.0 + 3.0 * (last > 0.0)])
+        last = SIGMA * rng.standard_normal()
+        z[n] = x[n] @ (gamma + rho * n * way) + last
+    return x, z
+
+
+def test_cells_are_the_features_that_repeat_in_the_order_in_which_they_are_met():
+    x = np.array([[0.2, 0.1], [0.0, 0.5], [0.2, 0.1], [0.2, 0.1]])
+    cells = Cells.of(x, np.array([[1.0], [5.0], [2.0], [6.0]]))
+    assert cells.feature.tolist() == [[0.2, 0.1], [0.0, 0.5]]
+    assert cells.count.tolist() == [3.0, 1.0] and cells.mean.ravel().tolist() == [3.0, 5.0]
+
+
+def test_the_radius_of_a_cell_by_hand():
+    """n = 30, the first cell, level 0.1: σ√(40(log 4 + 2 log 20)) / 30."""
+    cells = Cells(np.zeros((1, 2)), np.array([30.0]), np.zeros((1, 1)))
+    assert cells.radius(0.5, 0.1)[0] == pytest.approx(0.5 * np.sqrt(40 * (np.log(4) + 2 * np.log(20))) / 30)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.2])
+def test_the_bracket_of_the_misfit_covers_the_truth(epsilon):
+    """n = 60 logs of 600 rows, seeds 0..59, level 0.1, looked at once; half the features depend on the last noise."""
+    missed = 0
+    for seed in range(60):
+        x, z, some, off = repeated(seed, 600, epsilon)
+        kept = covered(x, some)
+        found, truth = misfit_bound(x, z, SIGMA, 0.1), least_misfit(some[kept], off[kept])
+        assert found.cells == len(kept)
+        missed += not found.low - 1e-9 <= truth <= found.high + 1e-9
+    assert missed <= allowed(60, 0.1)
+
+
+def test_the_bracket_closes_in_on_the_misfit():
+    x, z, some, off = repeated(1, 20_000, 0.2)
+    kept = covered(x, some)
+    found, truth = misfit_bound(x, z, SIGMA, 0.01), least_misfit(some[kept], off[kept])
+    assert 0.7 * truth < found.low <= truth <= found.high < 1.3 * truth
+
+
+@pytest.mark.parametrize("rho", [0.0, 1e-4, 1e-3])
+def test_the_bracket_of_the_drift_covers_the_truth(rho):
+    """n = 60 logs of 400 rows, seeds 0..59, level 0.1; features follow the last noise."""
+    time = np.arange(400.0)
+    missed = 0
+    for seed in range(60):
+        found = drift_bound(*drifting(seed, 400, rho), time, SIGMA, 0.1)
+        missed += not found.low <= rho <= found.high
+    assert missed <= allowed(60, 0.1)
+
+
+def test_the_bracket_of_the_drift_closes_in():
+    found = drift_bound(*drifting(0, 20_000, 1e-4), np.arange(20_000.0), SIGMA, 0.01)
+    assert 0.8e-4 < found.low <= 1e-4 <= found.high < 1.2e-4
+
+
+def test_a_noise_that_is_larger_than_declared_breaks_the_coverage():
+    """With σ told as a twentieth of its size, the brackets miss in more runs than the level allows."""
+    time = np.arange(400.0)
+    found = [drift_bound(*drifting(seed, 400, 1e-3), time, SIGMA / 20.0, 0.1) for seed in range(60)]
+    assert sum(not one.low <= 1e-3 <= one.high for one in found) > allowed(60, 0.1)
+
+
+def test_the_radius_of_a_fit_by_hand():
+    """V = v·I with d = 1: the least over ℓ of (1 + ℓ/v)(log(1 + v/ℓ) + 2 log(10/δ))."""
+    ridges = 10.0 ** np.arange(-3.0, 7.0)
+    expected = np.sqrt(((1 + ridges / 7.0) * (np.log(1 + 7.0 / ridges) + 2 * np.log(10 / 0.05))).min())
+    assert fit_radius(np.array([[7.0]]), 0.05) == pytest.approx(expected)
+
+
+def log_of(x, z):
+    return {"phi": x, "cost": z}
+
+
+def test_the_report_bounds_the_misfit_where_features_repeat_and_says_so_where_they_do_not():
+    x, z, *_ = repeated(0, 3000, 0.0)
+    found = simplex_problem().check(log_of(x, z))[MISFIT]
+    assert found.verdict == "holds" and "ε <= 0.0" in found.evidence and "confidence 0.99" in found.evidence
+    rng = np.random.default_rng(0)
+    x = rng.dirichlet(np.ones(4), size=300)
+    found = simplex_problem().check(log_of(x, x.sum(axis=1) * 0.3))[MISFIT]
+    assert found.verdict == "cannot be known" and "too few features repeat" in found.evidence
+
+
+def test_a_misfit_over_the_declared_one_fails_and_a_declared_one_holds():
+    x, z, *_ = repeated(0, 3000, 0.2)
+    found = simplex_problem().check(log_of(x, z))[MISFIT]
+    assert found.verdict == "fails" and "declare misfit=" in found.way_out
+    assert simplex_problem(misfit=0.2).check(log_of(x, z))[MISFIT].verdict == "holds"
+
+
+def test_the_report_bounds_the_drift_or_says_what_is_lacking():
+    x, z = drifting(0, 3000, 1e-4)
+    assert "ρ <= 0.0001" in simplex_problem().check(log_of(x, z))[DRIFT].evidence
+    still = np.full((300, 4), 0.25)
+    assert simplex_problem().check(log_of(still, np.full(300, 0.4)))[DRIFT].verdict == "holds"
+    few = simplex_problem().check(log_of(x[:6], z[:6]))[DRIFT]
+    assert few.verdict == "cannot be known" and "too few outcomes" in few.evidence
+
+
+def test_the_noise_is_suggested_with_a_margin():
+    x, z, *_ = repeated(0, 2000, 0.2)
+    enough, little = (simplex_problem(noise=sigma).check(log_of(x, z))[NOISE] for sigma in (0.12, 0.05))
+    assert enough.verdict == "holds" and "scatter of equal features" in enough.evidence  # the misfit is not noise
+    assert little.verdict == "cannot be known" and "declare noise=0.10" in little.way_out
+    assert simplex_problem().check(log_of(x[:20], z[:20]))[NOISE].verdict == "cannot be known"
+
+
+def test_the_norm_is_suggested_and_the_default_is_called_a_guess():
+    x, z = drifting(0, 3000, 0.0)
+    guess = simplex_problem().check(log_of(x, z))[NORM]
+    assert "B = √d is the paper's default, a guess" in guess.evidence and "‖γ*‖ <= " in guess.evidence
+    small = simplex_problem(gamma_norm=0.1).check(log_of(x, z))[NORM]
+    assert small.verdict == "cannot be known" and "declare gamma_norm=" in small.way_out and "√d" not in small.evidence
+    one = simplex_problem().check([Transition(0, 0, np.full(4, 0.25), 0.5, 0.4)] * 50)[NORM]
+    assert one.verdict == "cannot be known" and "leaves directions of γ open" in one.evidence
+
+
+def test_a_richer_family_is_suggested_where_it_predicts_better():
+    rng = np.random.default_rng(0)
+    x = rng.dirichlet(np.ones(4), size=2000)
+    bent = x[:, 0] ** 2 + 0.1 * rng.standard_normal(2000)
+    found = simplex_problem().check(log_of(x, bent))[FAMILY]
+    assert found.verdict == "cannot be known" and "Polynomial, degree=2" in found.way_out
+    plain = simplex_problem().check(log_of(x, x[:, 0] + 0.1 * rng.standard_normal(2000)))[FAMILY]
+    assert plain.verdict == "holds"

@@ -1,0 +1,88 @@
+"""Bridge.check: what is played, what is found, and logs in the environment's own words."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from gym.small_envs import Shop, Valve
+from gym.test_learn import SHOP, VALVE
+from tether import Bridge, learn
+from tether.errors import AssumptionError, InputError
+from tether.gym.check import feature_of_action, played
+
+KEEPS = "A2: the safe action keeps to τ when it is played"
+NOISE = "A3: noise on costs within σ"
+
+
+class Dear(gymnasium.Wrapper):
+    """The same environment, but everything costs so much more."""
+
+    def __init__(self, env, more):
+        super().__init__(env)
+        self.more = more
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated, {**info, "cost": info["cost"] + self.more}
+
+
+def unknown_cost(told):
+    return {name: value for name, value in told.items() if name != "baseline_cost"}
+
+
+def test_a_bridge_is_checked_by_playing_its_safe_action():
+    report = Bridge(Shop(), **SHOP).check(plays=200)
+    assert report[KEEPS].verdict == report[NOISE].verdict == "holds"
+    assert "over 200 outcomes of a_0" in report[KEEPS].evidence
+    assert report["A2: safe costs as declared"].verdict == "holds"
+
+
+def test_an_unsafe_safe_action_is_found_by_playing_it_though_its_cost_was_not_declared():
+    report = Bridge(Dear(Shop(), 0.4), **unknown_cost(SHOP)).check(plays=200)
+    assert report[KEEPS].verdict == "fails"
+
+
+def test_only_the_safe_action_is_played_unless_exploring_is_allowed():
+    bridge = Bridge(Valve(), **VALVE)
+    safe = bridge.problem.look_up(bridge.start(0)).actions.phi_0
+    assert all(np.array_equal(t.feature, safe) for t in played(bridge, 50, False, 0))
+    assert any(not np.array_equal(t.feature, safe) for t in played(bridge, 50, True, 0))
+    assert [t.step for t in played(bridge, 7, False, 0)] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_learning_starts_only_after_a_check_that_was_asked_for_holds():
+    assert learn(Valve(), **VALVE, episodes=2, check=True).episodes == 2
+    with pytest.raises(AssumptionError, match="the safe action keeps to τ when it is played"):
+        learn(Dear(Valve(), 0.5), **unknown_cost(VALVE), episodes=2, check=True)
+
+
+def test_a_log_may_name_observations_and_the_environments_own_actions():
+    bridge = Bridge(Shop(), **SHOP)
+    transitions = played(bridge, 40, False, 0)
+    table = {
+        "state": [t.state for t in transitions],
+        "action": [0] * 40,
+        "cost": [t.cost for t in transitions],
+        "step": [t.step for t in transitions],
+    }
+    assert bridge.check(table)[KEEPS] == bridge.check(transitions)[KEEPS]
+    with pytest.raises(InputError, match="row 0 of the log, state 0 and action 7, does not fit the problem"):
+        bridge.check({"state": [0], "action": [7], "cost": [0.1]})
+
+
+def test_a_point_of_a_box_is_found_on_its_ray():
+    bridge = Bridge(Valve(), **VALVE)
+    state = bridge.start(0)
+    safe, ends = bridge.action_sets.points(state)
+    star = bridge.problem.actions(state)
+    half = feature_of_action(bridge, state, safe + 0.5 * (ends[1] - safe))
+    np.testing.assert_allclose(half, 0.5 * (star.phi_0 + star.endpoints[1]), atol=1e-12)
+    assert np.array_equal(feature_of_action(bridge, state, safe), star.phi_0)
+    off_ray = 0.5 * (ends[0] + ends[-1])
+    with pytest.raises(InputError, match="on no ray"):
+        feature_of_action(bridge, state, off_ray)
+
+
+def test_an_absurd_number_of_plays_is_refused():
+    with pytest.raises(InputError, match="plays must be an integer >= 1"):
+        Bridge(Valve(), **VALVE).check(plays=0)

@@ -1,0 +1,91 @@
+"""What was learned against the safe action: paired by seed where that is possible, with an interval, and why not."""
+
+import numpy as np
+import pytest
+
+from gym.small_envs import Shop
+from gym.test_learn import SHOP
+from tether import Bridge, InputError, learn
+from tether.features import OneHot
+from tether.gym.comparison import Comparison, compare
+
+
+def test_the_interval_of_pairs_is_students_and_that_of_two_samples_is_welchs():
+    """Differences 1, 2, 3: mean 2, s = 1, t(2) = 4.3027, so 2 ± 4.3027/√3. Unpaired: both variances count."""
+    learner, safe = np.array([11.0, 22.0, 33.0]), np.array([10.0, 20.0, 30.0])
+    paired, apart = (Comparison(learner, safe, paired) for paired in (True, False))
+    assert paired.gain == apart.gain == 2.0
+    assert paired.interval == pytest.approx((2.0 - 2.4841, 2.0 + 2.4841), abs=1e-3)
+    variance, freedom = (121.0 + 100.0) / 3, 2 * 221.0**2 / (121.0**2 + 100.0**2)
+    assert 3.9 < freedom < 4.0
+    assert apart.interval[1] - 2.0 == pytest.approx(2.78 * variance**0.5, rel=0.01)
+    assert Comparison(learner[:1], safe[:1], True).interval == (-np.inf, np.inf)
+
+
+def test_a_gain_a_loss_and_neither_are_told_apart():
+    safe = np.zeros(10)
+    noise = np.array([0.1, -0.1] * 5)
+    assert "WARNING: worse than the safe action" in Comparison(noise - 1.0, safe, True).describe()
+    assert "No gain is shown" in Comparison(noise, safe, True).describe()
+    better = Comparison(noise + 1.0, safe, True).describe()
+    assert "+1 a return" in better and "WARNING" not in better and "No gain" not in better
+
+
+def test_learning_is_compared_with_the_safe_action_by_itself_and_changes_nothing():
+    """The safe action earns 0.4 an episode, what is learned 1.8; the run is the same as without a comparison."""
+    with_it, without = (learn(Shop(), episodes=80, **SHOP, stationary=True, compare=n) for n in (None, 0))
+    np.testing.assert_array_equal(with_it.cost, without.cost)
+    assert with_it.agent.data_version == without.agent.data_version
+    assert without.comparison is None and "against the safe action" not in without.summary()
+    found = with_it.comparison
+    assert found.paired and len(found.learner) == len(found.safe) == 8
+    assert found.gain == pytest.approx(1.8 - found.safe.mean()) and found.interval[0] > 0.0
+    assert "against the safe action: +" in with_it.summary()
+    assert len(with_it.compare(3).learner) == 3
+
+
+def test_a_mixing_learner_goes_on_as_if_nothing_had_been_compared():
+    told = {**SHOP, "features": OneHot(2)}
+    runs = [learn(Shop(), episodes=60, mixtures=True, **told, compare=n) for n in (5, 0)]
+    assert runs[0].agent.rng.bit_generator.state == runs[1].agent.rng.bit_generator.state
+
+
+def test_starts_that_no_seed_repeats_are_not_called_pairs():
+    class Restless(Shop):
+        def reset(self, **options):
+            observation, info = super().reset(**options)
+            self.rounds = getattr(self, "rounds", 0) + 1
+            self.state = observation = self.rounds % 2
+            return observation, info
+
+    bridge = Bridge(Restless(), **SHOP)
+    result = learn(bridge, episodes=40, stationary=True, compare=0)
+    found = compare(bridge, result.agent, 3, 0)  # three of one, then three of the other
+    assert not found.paired and "not paired" in found.describe()
+
+
+def test_a_learner_that_only_played_the_safe_action_says_why():
+    """One-hot pairs in a finite set teach nothing about each other."""
+    result = learn(Shop(), episodes=20, **{**SHOP, "features": OneHot(2)})
+    assert result.comparison is None
+    assert "only the safe action was played: no other action could be certified" in result.summary()
+    tripped = learn(Shop(noise=0.5), episodes=80, **SHOP)
+    assert "ALARM" in tripped.summary()
+
+
+@pytest.mark.parametrize("wrong", [-1, 2.5, "many"])
+def test_a_number_of_pairs_that_is_none_is_refused(wrong):
+    with pytest.raises(InputError, match="compare must be an integer >= 0"):
+        learn(Shop(), episodes=1, **SHOP, compare=wrong)
+
+
+def test_an_agent_that_cannot_be_asked_is_not_compared():
+    class Mute:
+        def __init__(self, problem, rng):
+            from tether import SlucbQvi
+
+            inner = SlucbQvi(problem)
+            self.plan, self.act, self.observe, self.save = inner.plan, inner.act, inner.observe, inner.save
+
+    result = learn(Shop(), episodes=30, **SHOP, agent=Mute)
+    assert result.comparison is None and not result.is_baseline.all()

@@ -1,0 +1,94 @@
+"""Under load: what people order, and whether the service is well, does not wait behind readers."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from service_app import decide, new_advisor, serving
+
+from tether.errors import StoreError
+from tether.live.log.memory import MemoryStore
+from tether.service.views import View
+
+SOON = 5.0
+"""Seconds for what takes milliseconds: far less than what a queue behind the readers takes here."""
+
+
+@contextmanager
+def stuck_readers(monkeypatch, client, count=60):
+    """So many requests for charts, none of which ends before the block does; yields their responses to come."""
+    go_on = threading.Event()
+
+    def series(self, window, points):
+        go_on.wait(60.0)
+        return {}
+
+    monkeypatch.setattr(View, "series", series)
+    with ThreadPoolExecutor(count) as pool:
+        asked = [pool.submit(httpx.get, f"{client.base_url}/v1/series", timeout=60.0) for _ in range(count)]
+        try:
+            time.sleep(1.0)
+            yield asked
+        finally:
+            go_on.set()
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/healthz"])
+def test_probes_do_not_wait_behind_readers(monkeypatch, path):
+    with serving(new_advisor()) as client, stuck_readers(monkeypatch, client):
+        assert client.get(path, timeout=SOON).status_code == 200
+
+
+def test_a_stop_does_not_wait_behind_readers(monkeypatch):
+    with serving(new_advisor()) as client:
+        with stuck_readers(monkeypatch, client):
+            answer = client.post("/v1/stop", json={"why": "smoke"}, timeout=SOON)
+            assert answer.status_code == 200 and answer.json()["stopped"]["why"] == "smoke"
+            assert decide(client, 1)["reason"] == "stopped"
+        assert client.get("/v1/status").json()["history"][0]["text"] == "stopped: smoke"
+
+
+def test_readers_beyond_the_limit_are_told_to_come_back(monkeypatch):
+    limits = {"readers": 4, "readers_each": 3}
+    with serving(new_advisor(), limits=limits) as client:
+        with stuck_readers(monkeypatch, client, count=6) as asked:
+            pass
+        answers = [each.result() for each in asked]
+        assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 429, 429, 429]
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.headers["retry-after"] == "1" and "3" in refused.json()["detail"]
+        assert client.get("/v1/series").status_code == 200, "those who have their answer count no more"
+
+
+class Unwritable(MemoryStore):
+    """A log that cannot be written while `fails`."""
+
+    fails = False
+
+    def append(self, drafts):
+        if self.fails:
+            raise StoreError("the disk is full")
+        return super().append(drafts)
+
+    def save_snapshot(self, seq, data):
+        if self.fails:
+            raise StoreError("the disk is full")
+        super().save_snapshot(seq, data)
+
+
+def test_a_stop_that_cannot_be_logged_holds_and_is_logged_when_a_probe_finds_the_log_well():
+    log = Unwritable()
+    with serving(new_advisor(log)) as client:
+        log.fails = True
+        answer = client.post("/v1/stop", json={"why": "smoke"})
+        assert answer.status_code == 503 and "safe action only" in answer.json()["detail"]
+        assert client.get("/v1/status").json()["stopped"]["why"] == "smoke"
+        assert client.post("/v1/decisions", json={"state": 1}).json()["is_baseline"]
+        assert client.get("/readyz").status_code == 503
+        log.fails = False
+        assert client.get("/readyz").status_code == 200
+        assert decide(client, 1)["reason"] == "stopped"
+        assert [entry.kind for entry in log.read() if entry.kind == "stopped"] == ["stopped"]

@@ -1,0 +1,293 @@
+"""The league in small: who enters where, how rivals are tuned, what the table says, and the anchors' own numbers."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tether import InputError, Problem
+from tether.agents.relatives import RelativeConfig, Row
+from tether.lab import registry, runner, specs
+from tether.lab.books import load
+from tether.lab.cells import cells_of, instance_hash
+from tether.lab.engines import InProcess
+from tether.lab.registry import AGENTS, AgentKind
+from tether.lab.simulate import OwnConstraint, simulate_any
+from tether.lab.studies import anchors, league, view_of
+from tether.lab.studies.anchors import ANCHORS, EQUAL, OURS, Played, Task
+from tether.lab.worlds.linear_mdp import LinearMDP, Streams
+from tether.lab.worlds.planning import optimal_safe_policy, policy_costs
+from tether.lab.worlds.synthetic import synthetic
+
+SPEC = """
+name = "league"
+title = "A tiny league"
+episodes = 60
+seeds = 2
+
+[[worlds]]
+name = "circulant"
+label = "circulant τ={threshold}"
+grid = { threshold = [0.2, 0.5] }
+
+[[worlds]]
+name = "synthetic"
+label = "a planner's"
+
+[[agents]]
+name = "slucb-qvi"
+label = "Tether, all defaults"
+
+[[agents]]
+name = "always-safe"
+label = "Always a₀"
+
+[[agents]]
+name = "lsvi-ucb"
+label = "LSVI-UCB, no constraint"
+"""
+STUDY = specs.parse(SPEC, "league.toml")
+WORLDS = ["circulant τ=0.2", "circulant τ=0.5"]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """The study with two rivals, run; and where."""
+    folder = tmp_path_factory.mktemp("league")
+    study = league.entered(STUDY, folder / "tuning", InProcess(), ["roful", "safeopt"])
+    runner.run_study(study, folder, InProcess())
+    return load(folder)
+
+
+def test_a_rival_enters_where_it_fits_by_its_theorem_and_tuned(results):
+    entered = [agent for agent in results.spec["agents"] if agent["name"] == "roful"]
+    assert entered[0]["label"] == "ROFUL" and entered[0]["only"] == WORLDS, "ROFUL is a bandit rule"
+    assert sorted(world for agent in entered[1:] for world in agent["only"]) == WORLDS
+    assert all(agent["options"]["scale"] in league.GRID for agent in entered[1:])
+    assert {cell.cost_radius_origin for cell in results.cells if cell.agent == "roful"} == {"theorem", "tuned"}
+
+
+def test_tuning_uses_seeds_that_are_not_shown(results):
+    tuning = load(results.folder / "tuning")
+    shown = {seed for cell in results.cells for seed in cell.seeds}
+    assert not shown & {seed for cell in tuning.cells for seed in cell.seeds}
+    assert {cell.options["scale"] for cell in tuning.cells} == set(league.GRID), "the grid is shared by all"
+
+
+def test_the_tuned_scale_has_the_fewest_violations_and_then_the_least_regret(results):
+    def cell(scale, regret, violations):
+        columns = {"regret": np.full((2, 5), regret), "violations": np.full((2, 5), violations)}
+        first = next(one for one in results.cells if one.agent == "roful")
+        return replace(first, options={"scale": scale}, seeds=(0, 1), columns=columns)
+
+    tuned = replace(
+        results, cells=(cell(0.03, 1.0, 1.0), cell(0.1, 9.0, 0.0), cell(0.3, 8.0, 0.0), cell(3.0, 8.5, 0.0))
+    )
+    assert league.tuned_scales(tuned) == {("roful", WORLDS[0]): 0.3}
+
+
+def test_the_table_has_a_row_per_method_and_world_with_its_command(results):
+    rows = view_of(results).table(results).rows
+    assert len(rows) == len(results.cells)
+    ours = next(one for one in rows if one["method"] == "slucb-qvi" and one["world"] == WORLDS[0])
+    assert ours["violations_total"] == 0 and ours["regret_low"] <= ours["regret_mean"] <= ours["regret_high"]
+    assert ours["command"] == f'tether reproduce league --agent slucb-qvi --world "{WORLDS[0]}"'
+    assert {one["track"] for one in rows if one["method"] == "lsvi-ucb"} == {"none"}
+    assert next(one for one in rows if one["method"] == "safeopt")["cost_radius_origin"] == "tuned", "β = 2 is nobody's"
+    content = view_of(results).files(results)["league.parquet"]
+    assert pq.read_table(io.BytesIO(content)).to_pylist() == rows
+
+
+def test_the_page_and_the_pictures_can_be_made(results):
+    from tether.lab import report
+
+    page = report.page([results])
+    assert "ROFUL" in page and "The command of every cell" in page and "Performance profiles" in page
+    assert league.pareto(results, 40).startswith(b"\x89PNG")
+    profiles = league.profile_chart(results)
+    for panel in profiles.panels:
+        assert all(
+            ((curve.y >= 0.0) & (curve.y <= 1.0)).all() and (np.diff(curve.y) >= 0).all() for curve in panel.series
+        )
+
+
+def test_a_promise_that_was_broken_is_said(results):
+    broken = next(cell for cell in results.cells if cell.agent == "roful" and cell.cost_radius_origin == "theorem")
+    columns = {name: np.ones((2, 60)) for name in broken.column_names}
+    cells = tuple(replace(cell, columns=columns) if cell is broken else cell for cell in results.cells)
+    changed = replace(results, cells=cells)
+    verdicts = {claim.id: claim for claim in league.claims(changed)}
+    assert (
+        not verdicts["roful-keeps-its-theorem"].holds and "τ=0.2: 120" in verdicts["roful-keeps-its-theorem"].evidence
+    )
+    assert verdicts["slucb-qvi-keeps-its-theorem"].holds
+
+
+def test_one_cell_can_be_asked_for_by_agent_and_world():
+    one = STUDY.narrowed(["always-safe"], [WORLDS[1]])
+    (cell,) = cells_of(one)
+    (same,) = [other for other in cells_of(STUDY) if other.agent == "always-safe" and other.world_label == WORLDS[1]]
+    assert cell.key == same.key, "so that its run is the same run"
+    with pytest.raises(InputError, match="no world 'circulant'"):
+        STUDY.narrowed([], ["circulant"])
+    with pytest.raises(InputError, match="no agent 'slucb'"):
+        STUDY.narrowed(["slucb"], [])
+
+
+def test_worlds_are_told_apart_by_a_hash_of_their_instance():
+    first, again, other = (synthetic(np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert instance_hash(first) == instance_hash(again) != instance_hash(other)
+    assert instance_hash(first) != instance_hash(replace(first, true_theta=first.true_theta + 1e-12))
+
+
+class Untold:
+    """A method of somebody else: the least there can be."""
+
+    kind, config_type = "somebodys", RelativeConfig
+    row = Row(
+        title="Somebody's", citation="2027", track="episode", constraint="E Σ c ≤ Hτ", told="nothing", source="text",
+        anchor="none",
+    )  # fmt: skip
+
+    def __init__(self, problem, config=None, *, seed=0):
+        from tether.agents.fixed import DefaultAction
+
+        self._default = DefaultAction(problem)
+
+    def __getattr__(self, name):
+        return getattr(self._default, name)
+
+
+def test_a_method_of_somebody_else_is_in_the_league_by_its_row(monkeypatch):
+    kind = AgentKind.of_method(Untold)
+    monkeypatch.setitem(AGENTS.shipped, "somebodys", lambda: kind)
+    assert "somebodys" in league.rivals() and registry.row_of("somebodys") is Untold.row
+    assert league.worlds_for(STUDY, "somebodys") == [*WORLDS, "a planner's"]
+    study = STUDY.joined_by(["somebodys"]).narrowed(["somebodys"], ["a planner's"])
+    (cell,) = cells_of(study)
+    assert cell.own == "episode" and "own_excess" in cell.column_names
+
+
+def test_an_episodes_own_constraint_is_its_exact_expected_cost():
+    world = synthetic(np.random.default_rng(3))
+    witness = OwnConstraint(world, "episode", 20)
+    simulate_any(world, AGENTS.get("always-safe").build(world, {}), 20, Streams.from_seed(0), witness=witness)
+    features = np.tile(world.phi_0, (world.problem.horizon, 1, 1))
+    expected = policy_costs(world, features)[0, :, 0] - world.problem.horizon * world.problem.threshold[0]
+    excess = witness.columns()["own_excess"]
+    assert set(np.round(excess, 12)) <= set(np.round(expected, 12)) and (excess < 0).all()
+
+
+def test_expected_episode_costs_are_what_playing_costs_on_average():
+    world = synthetic(np.random.default_rng(4), states=3)
+    features, total, runs = np.tile(world.phi_0, (world.problem.horizon, 1, 1)), 0.0, 4000
+    streams = Streams.from_seed(1)
+    for _ in range(runs):
+        state = 1
+        for step in range(world.problem.horizon):
+            numbers = (np.zeros(1), streams.transitions.random())
+            _, cost, state = world.play(step, state, 0, features[step, state], numbers)
+            total += cost
+    assert total / runs == pytest.approx(policy_costs(world, features)[0, 1, 0], rel=0.02)
+
+
+# Anchors
+
+SHORT = 400
+
+
+def test_their_draws_are_theirs():
+    """The first trial of the published script (default_rng(0)): θ, a and b are its first five uniform numbers."""
+    (first, _) = ANCHORS["hutchinson-large-b"].draw(10, 2)
+    drawn = np.random.default_rng(0)
+    np.testing.assert_array_equal(first.world.true_theta[0], drawn.uniform(-1, 1, (2, 1))[:, 0])
+    np.testing.assert_array_equal(first.world.true_gamma[0, 0], drawn.uniform(-1, 1, (2, 1))[:, 0])
+    assert first.world.problem.threshold[0] == drawn.uniform(0.25, 1)
+    assert isinstance(first.world, LinearMDP) and isinstance(first.world.problem, Problem)
+
+
+@pytest.mark.parametrize("player", ["ROFUL", OURS])
+def test_an_anchor_is_played_as_the_agent_would_play_it(player):
+    """Side by side, or in compiled blocks with recorded noise, as through act and observe, round by round."""
+    anchor = ANCHORS["hutchinson-small-b"]
+    played = anchors.play(anchor, player, SHORT, 3)
+    for number, (world, noise) in enumerate(anchor.draw(SHORT, 3)):
+        agent, regret = anchor.players[player](world, SHORT), 0.0
+        best = optimal_safe_policy(world).values[0, 0]
+        for t in range(SHORT):
+            agent.plan()
+            decision = agent.act(0, 0)
+            mean, cost = world.true_theta[0] @ decision.feature, world.true_gamma[0, 0] @ decision.feature
+            regret += best - mean
+            agent.observe(decision.outcome(reward=mean + 0.1 * noise[t, 0], cost=cost + 0.1 * noise[t, 1]))
+        assert played.regret[number, -1] == pytest.approx(regret, rel=1e-6)
+    assert played.violations.sum() == 0 and played.worst.max() < 0
+
+
+def test_anchors_are_kept_and_not_played_again(tmp_path, monkeypatch):
+    small = {"circulant": replace(ANCHORS["circulant"], trials=2)}
+    monkeypatch.setattr(anchors, "ANCHORS", small)
+    monkeypatch.setattr(league, "ANCHORS", small)
+    monkeypatch.setattr(anchors, "QUICK_ROUNDS", 50)
+    anchors.run(tmp_path, True, InProcess())
+    found = list(anchors.kept(tmp_path))
+    assert [task.player for task, _ in found] == list(small["circulant"].players)
+    assert all(played.regret.shape == (2, 50) for _, played in found)
+    monkeypatch.setattr(anchors, "execute", lambda *_: pytest.fail("it was played again"))
+    anchors.run(tmp_path, True, InProcess())
+    (chart,) = league.anchor_charts(tmp_path)
+    assert [curve.name for curve in chart.panels[0].series] == list(small["circulant"].players)
+    assert league.anchor_claims(tmp_path) == [], "a quick look reproduces nothing"
+
+
+def judged(monkeypatch, **values):
+    """The claims, if the players of the large-b anchor had ended at these numbers."""
+    name, anchor = "hutchinson-large-b", ANCHORS["hutchinson-large-b"]
+
+    def kept(folder):
+        for player in anchor.players:
+            value = values.get(player.split()[0].rstrip(",").lower(), 0.2)
+            regret = np.full((30, 1), value * np.sqrt(anchor.rounds))
+            over = np.full(30, float(values.get("over", 0)) if player == OURS else 0.0)
+            yield Task(name, player, anchor.rounds), Played(np.array([anchor.rounds]), regret, over, over - 0.1)
+
+    monkeypatch.setattr(anchors, "kept", kept)
+    return {claim.id: claim for claim in league.anchor_claims(None)}
+
+
+def test_badges_compare_with_what_was_published(monkeypatch):
+    good = judged(monkeypatch, roful=0.6488, **{"lc-lucb": 1.931})
+    assert good["anchor-hutchinson-large-b-roful"].holds and "0.6488 here, 0.65 published" in str(good)
+    assert good["ours-hutchinson-large-b"].holds and "3.24 times less" in str(good)
+    assert all(f"{player.removeprefix('Tether, ')}: 3.24" in str(good) for player in EQUAL)
+    assert not judged(monkeypatch, roful=0.70)["anchor-hutchinson-large-b-roful"].holds
+    assert not judged(monkeypatch, roful=0.55)["ours-hutchinson-large-b"].holds, "less than three times"
+    assert not judged(monkeypatch, roful=0.65, over=1)["ours-hutchinson-large-b"].holds, "a violation"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(ANCHORS))
+def test_an_anchor_reproduces_its_figure(name):
+    anchor = ANCHORS[name]
+    for player, published in anchor.published.items():
+        played = anchors.play(anchor, player, anchor.rounds, anchor.trials)
+        value = float(anchor.statistic(played.regret[:, -1], anchor.rounds).mean())
+        assert value == pytest.approx(published, rel=anchor.within), player
+        assert played.violations.sum() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hutchinson-large-b", "hutchinson-small-b"])
+def test_ours_is_three_times_below_roful_on_their_draws_without_a_violation(name):
+    anchor = ANCHORS[name]
+    ours, rival = (anchors.play(anchor, player, anchor.rounds, anchor.trials) for player in (OURS, "ROFUL"))
+    assert rival.regret[:, -1].mean() >= 3.0 * ours.regret[:, -1].mean()
+    assert (ours.violations == 0).all()
+
+
+def test_the_published_league_is_a_study_that_can_be_checked():
+    for name in ("league", "league-mdp"):
+        study = specs.paper_study(name)
+        assert study.quick is not None and study.agents[0].name == "slucb-qvi"
