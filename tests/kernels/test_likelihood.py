@@ -272,3 +272,16 @@ def test_a_fact_is_kept_once_and_only_if_it_is_a_number():
     for cost in (np.nan, 0.1, 0.1):
         keep_fact(cell.trials, 0, np.array([1.0, 0.0]), cost, 0.0)
     assert cell.trials.fact_count[0] == 1 and cell.trials.fact_cost[0, 0] == 0.1
+
+
+def test_bounds_are_renewed_with_each_outcome_at_first_and_then_with_a_sixteenth_more():
+    """17 >= 1.0625 · 16, but 18 < 1.0625 · 17 = 18.06: the next is 19, and so on by two until 33 < 1.0625 · 31.06."""
+    trials, dual = new_trials(1, 1, 1.0, 1.0), new_dual(1)
+    renewed = []
+    for _ in range(30):
+        observe_trial(trials, 0, np.ones(1), 0.0, dual)
+        if trials.used_total[0] == trials.total[0]:
+            renewed.append(int(trials.total[0]))
+            assert trials.used_evidence[0] == max(trials.evidence[0], trials.plain_evidence[0])
+            assert trials.used_weight[0, 1] == trials.total[0]
+    assert renewed == [*range(1, 18), 19, 21, 23, 25, 27, 29]

@@ -26,8 +26,8 @@ from tether.kernels.likelihood import (
     observe_trial,
     upper_cost,
 )
-from tether.kernels.ridge import ULP
 from tether.kernels.model import ALARM, NO_SLACK, ONLY_BASELINE, Plan
+from tether.kernels.ridge import ULP
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array
 
@@ -82,6 +82,12 @@ class Likelihoods:
             kept = self._kept[kind, cell] = (version, {})
         return kept[1]
 
+    def played(self, stage: int) -> dict[Hashable, Array]:
+        """Features that would be played where all costs are bounded, as long as nothing new is proven."""
+        cells = [self.cell(stage, j) for j in self.bounded]
+        used, facts = self.trials.used_total, self.trials.fact_count
+        return self._memory("played", stage, tuple((float(used[cell]), int(facts[cell])) for cell in cells))
+
     def _answers(self, kind: str, cell: int) -> dict[Hashable, Any]:
         """Answers that hold until bounds rest on newer outcomes, or on another fact."""
         return self._memory(kind, cell, (float(self.trials.used_total[cell]), int(self.trials.fact_count[cell])))
@@ -95,10 +101,12 @@ class Likelihoods:
         """Where a stage and constraint are kept."""
         return stage * self.constraints + j
 
-    def observe(self, stage: int, feature: Array, costs: Array) -> None:
-        """Count one outcome (M,) of every bounded cost."""
+    def observe(self, stage: int, feature: Array, costs: Array) -> bool:
+        """Count one outcome (M,) of every bounded cost; whether bounds rest on new outcomes now."""
         for j in self.bounded:
             observe_trial(self.trials, self.cell(stage, j), feature, float(costs[j]), self.dual)
+        cell = self.cell(stage, self.bounded[0])  # all bounded costs of a stage have equally many
+        return bool(self.trials.used_total[cell] == self.trials.total[cell])
 
     def lose(self, stage: int, feature: Array) -> None:
         """Count an outcome that will never be known, at its worst."""
@@ -116,9 +124,10 @@ class Likelihoods:
         return guess
 
     def spread(self, j: int) -> float:
-        """σ that steers plans: that of a yes/no cost with the mean of all outcomes so far, begun at τ."""
+        """σ that steers plans: that of a yes/no cost with the mean of the outcomes in use, begun at τ."""
         cells = slice(j, None, self.constraints)
-        mean = (self.trials.accidents[cells].sum() + self.threshold[j]) / (self.trials.total[cells].sum() + 1.0)
+        accidents, total = self.trials.used_weight[cells, 0::2].sum(), self.trials.used_total[cells].sum()
+        mean = (accidents + self.threshold[j]) / (total + 1.0)
         return sqrt(min(max(mean * (1.0 - mean), 1e-12), 0.25))
 
     def _own_limits(self, j: int, cost: float) -> tuple[float, float]:
@@ -168,7 +177,9 @@ class Likelihoods:
                 middle, error = trials.fact_cost[cell, :count], trials.fact_error[cell, :count]
                 limits = Limits(facts, middle - error, middle + error)
                 if new:
-                    limits = Limits(np.vstack([facts, f]), np.append(limits.low, own[0]), np.append(limits.high, own[1]))
+                    limits = Limits(
+                        np.vstack([facts, f]), np.append(limits.low, own[0]), np.append(limits.high, own[1])
+                    )
                 programs[place] = Program(self.listed.limits(*limits))
             proofs[place, x.tobytes()] = self.listed.proof(programs[place], x)
         proof: Proof = proofs[place, x.tobytes()]

@@ -1,6 +1,6 @@
 """What a list of actions proves of costs in [0, 1] before any outcome (docs/guarantee.md, "Costs that are yes or no").
 
-Every listed action has an expected cost in [0, 1], and some safe costs are known: 0 <= ⟨γ*, φ_i⟩ <= 1 and ⟨γ*, f⟩ = τ_s.
+Every listed action has an expected cost in [0, 1], and some safe costs are known: 0 <= ⟨γ*, φ_i⟩ <= 1, ⟨γ*, f⟩ = τ_s.
 For any multipliers y with x = Σ y_i φ_i these say ⟨γ*, x⟩ <= Σ max(y_i low_i, y_i high_i). A linear program suggests y;
 what counts is that sum, computed here in plain arithmetic and rounded up, so that no solver has to be trusted.
 """
@@ -66,10 +66,6 @@ class Listed:
         ones = np.ones(len(rest))
         return Limits(np.vstack([facts, rest]), np.append(low, 0.0 * ones), np.append(high, ones))
 
-    def program(self, limits: Limits) -> "Program":
-        """The linear program over these limits, for any x."""
-        return Program(limits)
-
     def proof(self, program: "Program", x: Array) -> Proof:
         """What the limits say of ⟨γ*, x⟩: at most 1, never NaN."""
         y = program.multipliers(x)
@@ -95,7 +91,7 @@ class Listed:
 class Program:
     """max ⟨γ, x⟩ over the γ that satisfy some limits, relaxed.
 
-    Its unknowns are the costs of a basis of the features: they lie in [0, 1] like all others, however large γ itself is.
+    Its unknowns are the costs of a basis of the features: they lie in [0, 1] like all others, however large γ is.
     Exact facts come first in the basis, as far as they differ enough: their costs are no unknowns.
     """
 
@@ -150,7 +146,7 @@ class Program:
 
 
 def independent(features: Array, least: float) -> NDArray[np.intp]:
-    """Rows (n, d) of which each leaves more than this part of the largest open of the others' span: QR with pivoting."""
+    """Rows (n, d) that each add more than this part of the largest to the span of those before: QR with pivoting."""
     from scipy.linalg import qr
 
     triangle, order = qr(features.T, mode="r", pivoting=True)

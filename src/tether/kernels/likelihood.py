@@ -159,8 +159,7 @@ def new_dual(dimension: int) -> Dual:
 
 @kernel
 def observe_trial(trials: Trials, cell: int, feature: Vector, cost: float, dual: Dual) -> None:
-    """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the guesses made before it; then, if due, the fit.
-    """
+    """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the guesses made before it; the fit, if due."""
     q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)
     trials.evidence[cell] += cost * np.log(q) + (1.0 - cost) * np.log(1.0 - q)
     trials.plain_evidence[cell] += cost * np.log(plain) + (1.0 - cost) * np.log(1.0 - plain)

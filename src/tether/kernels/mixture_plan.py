@@ -49,7 +49,6 @@ from tether.kernels.plan import build, prepare_step, weigh_anew
 from tether.kernels.radius import value_radius_at
 from tether.kernels.ridge import Costs, Values, inner, project_rows, refresh_spectrum
 
-
 ROUNDED = 4e-16
 """What subtracting two costs may lose, as a part of both."""
 

@@ -45,7 +45,7 @@ from tether.lab.episodes import (
 from tether.lab.specs import Schedule
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP, MisspecifiedMDP, Streams
 from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_costs, policy_values
-from tether.records import Array, Decision, StarAction, State, Transition
+from tether.records import Array, Decision, StarAction, Transition
 
 EPISODES_A_BLOCK = 500
 """Episodes between two reports of progress."""
@@ -213,18 +213,14 @@ def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
     if hasattr(agent, "planned_features") and not getattr(agent, "decides_afresh", False):
         planned: Array = agent.planned_features(range(world.state_count))
         return planned
-    features = np.zeros((world.problem.horizon, world.state_count, world.problem.dimension))
     if isinstance(agent, LeastSquaresAgent):
-        ask = agent.peek_feature
-    else:  # one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
-        asked = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
-
-        def ask(step: int, state: State) -> Array:
-            return asked(step, state).mean_feature
-
+        return agent.peek_features(range(world.state_count), first)
+    features = np.zeros((world.problem.horizon, world.state_count, world.problem.dimension))
+    # one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
+    ask = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
     for step in range(world.problem.horizon):
         for state in range(world.state_count) if step else (first,):
-            features[step, state] = ask(step, state)
+            features[step, state] = ask(step, state).mean_feature
     return features
 
 

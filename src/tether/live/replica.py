@@ -386,6 +386,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
         dimension=int(problem.dimension),
         ridge=float(agent.costs.ridge),
         drift=np.array(problem.drift) if any(problem.drift) else None,
+        listed=problem.listed_features() if any(problem.bounded) else None,
     )
 
 

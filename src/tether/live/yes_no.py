@@ -62,6 +62,13 @@ class Rows(NamedTuple):
         none = np.append(self.hits, 0.0), np.append(self.misses, 0.0)
         return Rows(np.vstack([self.features, feature]), *ends, *none, self.blur)
 
+    def and_boxes(self, features: Array) -> "Rows":
+        """A row more for each of these (L, d), whose cost lies in [0, 1]."""
+        none, ones = np.zeros(len(features)), np.ones(len(features))
+        ends = np.append(self.low, none), np.append(self.high, ones)
+        seen = np.append(self.hits, none), np.append(self.misses, none)
+        return Rows(np.vstack([self.features, features]), *ends, *seen, self.blur)
+
 
 class Proven(NamedTuple):
     """An upper bound, and the cost that some γ in the confidence set has there but for rounding: no bound is below."""
