@@ -15,6 +15,7 @@ from tether.live.audit import replay
 from tether.live.gate import Gate
 from tether.live.judge import with_margin
 from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria
 from tether.live.records import Measured
 from tether.live.replica import Learner, gate_of
 from tether.live.yes_no import ATOMS, YesNo
@@ -322,7 +323,7 @@ def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_
     found = []
     for listed in (True, False):
         advisor = Advisor(problem, config=SlucbConfig(condition_on="all"), **how)
-        gate = advisor._replica.gate
+        gate = advisor._replica.learner.gate
         gate.terms = gate.terms if listed else replace(gate.terms, listed=None)
         found.append(advisor.decide(0).reason)
     assert found == ["best", "gate-refused"]

@@ -135,7 +135,7 @@ class Likelihoods:
         error = float(self.cost_error[j])
         return (0.0, self.threshold[j]) if error == inf else (cost - error, cost + error)
 
-    def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[[Array, Array], float]:
+    def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[..., float]:
         """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost, and that listed actions (B, d) cost 0 to 1.
 
         One function at a time: the next call overwrites the rows that this one's function reads.
