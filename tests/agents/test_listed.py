@@ -31,6 +31,12 @@ def test_a_cost_that_is_at_least_0_bounds_another_from_above():
     assert proof([[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5]], [0.04], [1.0, 0.0]).bound == pytest.approx(0.08, abs=1e-9)
 
 
+def test_facts_that_say_everything_leave_nothing_to_a_program():
+    """⟨γ, e_1⟩ = 0.1 and ⟨γ, e_2⟩ = 0.3: (0.25, 0.75) costs 0.025 + 0.225."""
+    found = proof([[1.0, 0.0], [0.3, 0.7], [0.25, 0.75]], np.eye(2), [0.1, 0.3], [0.25, 0.75])
+    assert found.bound == pytest.approx(0.25, abs=1e-9) and len(found.boxes) == 0
+
+
 def test_an_error_bar_counts_on_both_sides():
     """As above, with 0.04 ± 0.01: at most 0.10."""
     found = proof([[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5]], [0.04], [1.0, 0.0], errors=[0.01])

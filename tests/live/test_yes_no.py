@@ -139,6 +139,7 @@ def test_with_no_accident_in_n_trials_the_bound_is_that_of_one_coin():
         yes_no = YesNo([0], 1, 2, 1.0, 1.0)
         for n in range(50):
             yes_no.add(0, np.array([1.0, 0.0]), np.array([float(hits > 0 and n % 16 == 8)]))
+        yes_no._renew((0, 0))
         least = yes_no.least_likelihood(0, 0, EVENTS)
         bound = yes_no.proven(yes_no.rows(0, 0, 0.0), np.array([1.0, 0.0]), least, np.zeros(2)).bound
         assert hits * np.log(bound) + misses * np.log(1.0 - bound) == pytest.approx(least, abs=1e-4)
@@ -236,7 +237,7 @@ def test_a_point_that_is_not_certified_is_refused_whatever_is_shown():
     assert "is possible" in verdict(gate, known, 0.5, replace(shown, bound=0.5)).why
 
 
-@pytest.mark.parametrize("place", ["evidence", "sums"])
+@pytest.mark.parametrize("place", ["used_evidence", "used_sums"])
 def test_numbers_that_are_not_finite_let_nothing_pass(place):
     gate, known, shown = lone_gate()
     gate.add(0, np.array([1.0, 0.0]), np.zeros(1))
@@ -263,12 +264,12 @@ def lying(lie):
 
 def more_evidence(likelihoods):
     """As if guesses had known their outcomes."""
-    likelihoods.trials.evidence[:] += 2.0
+    likelihoods.trials.used_evidence[:] += 2.0
 
 
 def counted_twice(likelihoods):
-    likelihoods.trials.weight[:, 1::2] *= 2.0
-    likelihoods.trials.sums[:, 1::2] *= 2.0
+    likelihoods.trials.used_weight[:, 1::2] *= 2.0
+    likelihoods.trials.used_sums[:, 1::2] *= 2.0
 
 
 def less_doubt(likelihoods):

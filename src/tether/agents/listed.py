@@ -99,12 +99,12 @@ class Program:
         from scipy.linalg import qr  # loads for long, and few need it
 
         self.limits = limits
+        scale = float(np.linalg.norm(limits.features, axis=1).max())
         exact = np.flatnonzero(limits.high == limits.low)
-        known = independent(limits.features[exact], DISTINCT) if len(exact) else exact
-        known = exact[known]
+        known = exact[independent(limits.features[exact], DISTINCT * scale)]
         span = np.linalg.qr(limits.features[known].T)[0]
         open_part = limits.features - (limits.features @ span) @ span.T
-        free = independent(open_part - (open_part @ span) @ span.T, INDEPENDENT)
+        free = independent(open_part - (open_part @ span) @ span.T, INDEPENDENT * scale)
         self._basis, self._known = np.concatenate([known, free]), len(known)
         self._rotation, self._triangle = qr(limits.features[self._basis].T, mode="economic")
         self._shares = self._coordinates(limits.features)  # (R, B)
@@ -146,10 +146,11 @@ class Program:
 
 
 def independent(features: Array, least: float) -> NDArray[np.intp]:
-    """Rows (n, d) that each add more than this part of the largest to the span of those before: QR with pivoting."""
+    """Rows (n, d) that each add more than this length to the span of those before: QR with pivoting."""
     from scipy.linalg import qr
 
+    if not len(features):
+        return np.zeros(0, dtype=np.intp)
     triangle, order = qr(features.T, mode="r", pivoting=True)
-    sizes = np.abs(np.diag(triangle))
-    rows: NDArray[np.intp] = order[: int((sizes > least * max(sizes[0], 1e-300)).sum())]
+    rows: NDArray[np.intp] = order[: int((np.abs(np.diag(triangle)) > least).sum())]
     return rows
