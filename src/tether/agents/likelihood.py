@@ -301,9 +301,11 @@ class Likelihoods:
         for j in self.bounded:
             bounds[-1, j] = self.safe_bound(stage, j, actions.phi_0, float(costs[j]))
             for i in np.flatnonzero(lengths > 0.0):
+                if not actions.is_star:
+                    bounds[i, j] = self.row_bound(stage, j, known, float(costs[j]), int(i))
+                    lengths[i] = 1.0 if bounds[i, j] <= tau[j] else 0.0
+                    continue
                 reach, start, there = self.ray(stage, j, known, float(costs[j]), actions.endpoints[i])
-                if not actions.is_star and reach < 1.0:
-                    reach = 0.0
                 if reach < lengths[i]:
                     # the others' bounds are convex along the ray, and at most τ where it starts
                     share = reach / lengths[i]
