@@ -1,11 +1,11 @@
 """Interaction units: the compiled run is the live one, and its books say what happened."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from tether.agents.fixed import AlwaysSafe
+from tether.agents.likelihood import Likelihoods
+from tether.agents.listed import NOTHING
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
@@ -94,11 +94,29 @@ def test_a_radius_that_is_too_small_trips_the_audit():
     assert books.planned_worst_cost.max() > 0.01
 
 
-def test_plans_that_are_guesses_are_not_played_as_they_are():
+def test_units_with_bounded_costs_count_outcomes_and_plan_within_what_is_proven(monkeypatch):
+    """With nothing proven of single actions but a cost of at most 1, each may be played with (τ − τ_s)/(1 − τ_s)."""
+    monkeypatch.setattr(Likelihoods, "_listed_proof", lambda *told: NOTHING)  # 267 linear programs take seconds
     streams = Streams.from_seed(1)
-    world = frozen_lake(streams.instance, horizon=5, costs="bernoulli")
-    agent = RslucbQvi(replace(world.problem, cost_kind="bounded"), rng=streams.agent)
-    with pytest.raises(InputError, match="a plan is a guess"):
+    world = frozen_lake(streams.instance, horizon=5, costs="bounded")
+    agent = RslucbQvi(world.problem, SlucbConfig(pooled=True), rng=streams.agent)
+    books = simulate_units(world, agent, 1, streams, Schedule(steps=60))
+    assert agent.likelihoods.trials.total[0] == 60.0 and agent.likelihoods.trials.fact_count[0] > 1
+    assert books.planned_worst_cost[0] <= 1e-9 and books.violations[0] == 0.0
+    played = 1.0 - agent.current.mixture[0][agent.tables.start[:100] + agent.tables.baseline_row[:100]]
+    costs = agent.tables.baseline_cost[0, :100, 0]
+    some = np.isfinite(costs) & (played > 0.0)
+    assert some.any() and (played[some] <= (0.1 - costs[some]) / (1.0 - costs[some]) + 1e-9).all()
+
+
+def test_plans_of_rays_that_are_guesses_are_not_played_as_they_are(monkeypatch):
+    monkeypatch.setattr(Likelihoods, "_listed_proof", lambda *told: NOTHING)
+    streams = Streams.from_seed(1)
+    world = frozen_lake(streams.instance, horizon=5, costs="bounded")
+    agent = RslucbQvi(world.problem, SlucbConfig(pooled=True), rng=streams.agent)
+    agent.register(range(100))
+    agent.tables.is_star[7] = 1
+    with pytest.raises(InputError, match="a plan of rays is a guess"):
         simulate_units(world, agent, 1, streams, Schedule(steps=10))
 
 
