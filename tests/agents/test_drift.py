@@ -55,7 +55,7 @@ def test_blocks_hold_the_outcomes_of_decisions_since_they_began():
     blocks = agent.blocks
     assert blocks.number.tolist() == [18, 17, 8, 9, 4, 3, 2, 1]  # 151 = 18·8 + 7 = 9·16 + 7 = 4·32 + 23 = 2·64 + 23
     for row, (number, window) in enumerate(zip(blocks.number, np.repeat(blocks.windows, 2), strict=True)):
-        kept = list(enumerate(seen))[number * window :]
+        kept = list(enumerate(seen))[int(number * window) :]
         gram = agent.costs.ridge * np.eye(2) + sum(np.outer(x, x) for _, (x, _) in kept)
         np.testing.assert_allclose(blocks.costs.gram[row], gram, rtol=1e-12)
         np.testing.assert_allclose(blocks.costs.moment[row, 0], sum(z * x for _, (x, z) in kept), rtol=1e-12)

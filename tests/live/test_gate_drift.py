@@ -160,7 +160,7 @@ def test_a_decision_that_comes_too_late_is_withheld():
     """Bounds hold for `ahead` more decisions; whoever hands one out after more than that hands out a_0."""
     advisor, _, _ = drifting(steps=200, watch=False)
     learner = advisor.replica.learner
-    ahead, state = learner.gate.ahead, next(s for s in range(2) if not learner.propose(1, s).is_baseline)
+    ahead, state = int(learner.gate.ahead), next(s for s in range(2) if not learner.propose(1, s).is_baseline)
     questions = [advisor.question(state, 1) for _ in range(ahead + 4)]
     batch = advisor.prepare(questions)
     answers = advisor.commit(batch, advisor.store.append(batch.drafts))
@@ -211,7 +211,7 @@ def test_both_arms_of_a_comparison_come_too_late_alike():
     advisor, _, _ = drifting(steps=200, watch=False, guards=guards)
     advisor.demote("guarded", by="me", why="compare")
     learner = advisor.replica.learner
-    ahead, state = learner.gate.ahead, next(s for s in range(2) if not learner.propose(1, s).is_baseline)
+    ahead, state = int(learner.gate.ahead), next(s for s in range(2) if not learner.propose(1, s).is_baseline)
     batch = advisor.prepare([advisor.question(state, 1) for _ in range(ahead + 20)])
     answers = advisor.commit(batch, advisor.store.append(batch.drafts))
     assert {answer.reason for answer in answers[: ahead + 1]} <= {"best", "canary"}

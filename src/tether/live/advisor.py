@@ -504,7 +504,7 @@ class Advisor:
             reason, detail = halt(self._replica, self.stopped)
             if not reason:
                 reason, detail = self._guarded(made, question, seq, is_new=is_new)
-            if not reason and (detail := self._replica.learner.outdated(made)):
+            if not reason and (detail := self._replica.learner.outdated(made, float(self._clock()))):
                 reason = "outdated"
             if not reason and self._failure:
                 reason, detail = "failed", self._failure
