@@ -76,9 +76,7 @@ class Misfit:
     cells: int
 
 
-def misfit_bound(
-    feature: Array, cost: Array, sigma: float, level: float, moved: Array | None = None
-) -> Misfit | None:
+def misfit_bound(feature: Array, cost: Array, sigma: float, level: float, moved: Array | None = None) -> Misfit | None:
     """How far the expected costs (n,) of the most visited features (n, d) are from the best linear model of them.
 
     For every γ, |c_k − ⟨γ, x_k⟩| lies within r_k of |mean_k − ⟨γ, x_k⟩|: so the least over γ of the largest of
@@ -143,8 +141,8 @@ def drift_bound(
 
     Least squares on ψ = (x, tx), with t scaled to [0, 1] over the log. None where ψ does not vary in all directions.
     Costs that are off by up to `misfit` move the estimate by up to ε√n in the norm of V (docs/theory.md section 12).
-    A γ that moves by up to ρ, however, moves its length Σ w_i z_i by Σ w_i ⟨γ_i, x_i⟩ = ∫ ⟨γ'(s), Σ_{t_i > s} w_i x_i⟩ ds
-    at most, as Σ w_i x_i = 0: no more than ρ times the integral of the norms.
+    The length of the estimate is a sum Σ w_i z_i with Σ w_i x_i = 0. So a γ that moves by up to ρ, along whatever path,
+    moves it by Σ w_i ⟨γ_i, x_i⟩ = ∫ ⟨γ'(s), Σ_{t_i > s} w_i x_i⟩ ds, at most ρ times the integral of the norms.
     """
     values, axes = np.linalg.eigh(feature.T @ feature)
     seen = axes[:, values > 1e-9 * max(float(values[-1]), 1e-300)]  # what no feature ever had cannot be told
@@ -161,8 +159,8 @@ def drift_bound(
     size = float(np.linalg.norm(moved))
     order = np.argsort(time, kind="stable")
     weighed = (psi @ (inverse[:, x.shape[1] :] @ moved) / max(size, 1e-300))[order, None] * x[order]  # w_i x_i
-    later = np.linalg.norm(np.cumsum(weighed, axis=0)[:-1], axis=1)  # of those that come after each row, as of those before
-    reach = max(float(later @ np.diff(time[order])), span)
+    before = np.linalg.norm(np.cumsum(weighed, axis=0)[:-1], axis=1)  # as long as the sum over those after each row
+    reach = max(float(before @ np.diff(time[order])), span)
     return Drift(max(size - error, 0.0) / reach, (size + error) / span)
 
 
@@ -185,7 +183,7 @@ def estimates(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fi
 
 
 def _times(problem: Problem, log: Log) -> Array | None:
-    """When each row was decided, in the unit of the drift (n,); None where it is per second and the log has no times."""
+    """When each row was decided, in the unit of the drift (n,); None where that is a second, and nobody logged it."""
     return np.arange(len(log.step), dtype=np.float64) if problem.drift_per == "decision" else log.time
 
 
@@ -243,9 +241,9 @@ def _drift(problem: Problem, log: Log, parts: list[Rows], share: float, level: f
             worst = Drift(max(worst.low, found.low), max(worst.high, found.high))
     at_least = f" and at least {worst.low:.2g}" if worst.low > 0.0 else ""
     text = (
-        f"ρ <= {worst.high:.2g}{at_least} per {unit}, with confidence {1.0 - level:g}, {given}, σ is right and (for the "
-        f"upper end) γ moves along a straight line in time; declared {_text(problem.drift)}. What came and went is not "
-        "seen, nor directions that were not played"
+        f"ρ <= {worst.high:.2g}{at_least} per {unit}, with confidence {1.0 - level:g}, {given}, σ is right and (for "
+        f"the upper end) γ moves along a straight line in time; declared {_text(problem.drift)}. What came and went is "
+        "not seen, nor directions that were not played"
     )
     return judged(DRIFT, True, text)
 

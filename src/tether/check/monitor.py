@@ -529,9 +529,9 @@ class Monitor:
         """Take one outcome into account: feature (d,), cost (M,), or None if it was lost (was that by chance?).
 
         `state`, a hashable key, lets the tests see costs that depend on the state beyond its features. `is_baseline`
-        says that a_0 was played, whose own cost is then tested against τ. `at` is the number of its decision, or its time
-        in seconds, for costs that drift; without it, every decision is said to have an outcome here, or, where drift is
-        per second, only a_0's own cost is tested.
+        says that a_0 was played, whose own cost is then tested against τ. `at` is the number of its decision, or its
+        time in seconds, for costs that drift; without it, every decision is said to have an outcome here, or, where
+        drift is per second, only a_0's own cost is tested.
         """
         if cost is None:
             sums = self._sums[0 if self.pooled else int(step)]

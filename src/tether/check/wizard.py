@@ -51,7 +51,8 @@ QUESTIONS = (
         Answer("yes or no (an accident, a fall), or any number in [0, 1]", ('cost_kind="bounded"',),
                "more computing: certificates are likelihood ratios, which need no σ and no bound on the norm",
                "`noise=0.5` holds for all such costs, too; it is wasteful where accidents are rare",
-               row='yes/no costs, `cost_kind="bounded"`', refuses=("misfit=0.01", 'limit="realised"', "drift=1e-4")),
+               row='yes/no costs, `cost_kind="bounded"`',
+               refuses=("misfit=0.01", 'limit="realised"', "drift=1e-4", "drift=1e-6")),
     )),
     Question("Does every decision get its cost reading?", (
         Answer("yes, in time"),
@@ -92,10 +93,15 @@ QUESTIONS = (
     )),
     Question("Does the same action cost more or less as time passes?", (
         Answer("no"),
-        Answer("yes, no faster than a rate that I can name", ("drift=1e-4",),
+        Answer("yes, from one decision to the next by no more than I can name", ("drift=1e-4",),
                "old readings leave, so bounds stay wider than they would get, and no safe cost is remembered",
                "what changes as a feature (season, age, load), so that costs no longer drift",
                row="`drift=1e-4`"),
+        Answer("yes, in a second by no more than I can name, whether I decide or not",
+               ("drift=1e-6", 'drift_per="second"'),
+               "the same; every decision needs its time, `act(step, state, time=seconds)`, and pauses cost trust",
+               "what changes as a feature (season, age, load), so that costs no longer drift",
+               row='`drift=1e-6`, `drift_per="second"`, a decision every 100 s'),
         Answer("yes, in jumps or at an unknown rate", (),
                "the guarantee: no option covers it. A `Monitor` raises the alarm, but only after it has begun",
                "what changes as a feature (season, age, load); or, when it has changed, a new agent and a new log "

@@ -92,7 +92,7 @@ class Terms:
 
     @cached_property
     def windows(self) -> tuple[float, ...]:
-        """Decisions, or seconds, between the beginnings of two blocks: docs/theory.md section 13. Empty without drift."""
+        """Decisions, or seconds, between the beginnings of two blocks: theory, section 13. Empty without drift."""
         if self.drift is None:
             return ()
         limits = zip(self.noise.tolist(), self.drift.tolist(), strict=True)
@@ -758,8 +758,8 @@ class Gate:
     multiples of it, in the places 2k and 2k + 1. `begun` (G, 2K) is the decision that each began with, or, where drift
     is per second, the time since `origin` (G,), the first stamp (NaN before there is one); -1 while there is none.
     `ages` (G, 2K, 3) sums ‖φ‖²aᵏ over its outcomes, k = 0, 1, 2, with ages a up to `clock` (G,), the latest decision;
-    `using` (G,) is the block that certificates rest on. `asked_at` is the time of the decision that is examined, None for
-    the clock's.
+    `using` (G,) is the block that certificates rest on. `asked_at` is the time of the decision that is examined, None
+    for the clock's.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -814,8 +814,8 @@ class Gate:
         self.yes_no.guess[self._stage(step)] = gamma
 
     def tick(self, time: float | None = None) -> None:
-        """One decision more, where costs drift: outcomes grow older by one, or up to its stamp if no later one has come.
-        A decision without a stamp moves nothing."""
+        """One decision more, where costs drift: outcomes grow older by one, or up to its stamp if no later one has
+        come. A decision without a stamp moves nothing."""
         if self.terms.drift_per == "second":
             if time is None or not isfinite(time):
                 return
