@@ -127,6 +127,7 @@ MEASURED = """\
 | `misfit=0.01` | 7.10 / 0.70 | 8.14 / 0.69 | 8.55 / 0.68 |
 | `misfit=0.03` | 15.89 / 0.58 | 16.57 / 0.57 | 15.95 / 0.59 |
 | `drift=1e-4` | 12.31 / 0.62 | 13.13 / 0.62 | 13.40 / 0.64 |
+| `drift=1e-6`, `drift_per="second"`, a decision every 100 s | 12.51 / 0.62 | 13.28 / 0.62 | 13.57 / 0.63 |
 | 10 % of costs lost, `lost="at-random"` | 1.00 / 0.77 | 4.85 / 0.73 | 5.92 / 0.71 |
 | 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.77 | 20.43 / 0.53 | 52.49 / 0.00 |
 | `reward_noise=0.5`, and rewards are so noisy | 3.88 / 0.76 | 7.66 / 0.71 | 8.89 / 0.69 |
