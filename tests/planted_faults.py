@@ -1593,7 +1593,7 @@ DRIFTS = (
     ),
     Fault(
         "drift: outcomes do not grow older",
-        "agents.drift:Blocks.tick",
+        "agents.drift:Blocks._advance",
         drop("self.ages[:, 2] += ..."),
         f"{DRIFT}::test_deciding_without_outcomes_makes_data_older",
     ),
@@ -1660,7 +1660,7 @@ DRIFTS = (
     Fault(
         "drift: the gate counts an outcome in blocks that began after its decision",
         "gate:Gate._places",
-        swap("(begun >= 0) & ...", "begun >= 0"),
+        swap("(begun >= 0.0) & ...", "begun >= 0.0"),
         f"{GATE_DRIFT}::test_the_gates_blocks_are_the_learners",
     ),
     Fault(
