@@ -725,6 +725,8 @@ class Replica:
             )
         if event is None and entry.kind in EVENTS:
             event = event_of(entry)
+        if isinstance(event, OutcomeRecorded) and not self.learner.agent.order.is_open(event.decision_id):
+            event = None  # a second one, of a process that slept until the first was archived, and its key with it
         self.learner.apply(entry.seq, event)
         self.ledger.apply(entry.seq, event)
         self.head = Head(entry.seq, entry.hash)
