@@ -7,7 +7,7 @@ Exit codes: 0 all is well; 1 the log was altered, or decisions differ; 2 the inp
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -298,8 +298,7 @@ def _writable(log: str) -> "SqlStore":
 
     with closing(opened(log)):
         pass
-    store: SqlStore = open_store(log)  # type: ignore[assignment]
-    return store
+    return cast("SqlStore", open_store(log))
 
 
 def _key(path: Path | None) -> bytes | None:
