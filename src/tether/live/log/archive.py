@@ -101,6 +101,8 @@ class Archive:
             if file is None:
                 break
             lines = _lines_of(file, self._identity)[seq - file.first + 1 :][: limit - len(entries)]
+            if not lines:
+                raise _damaged(file)
             entries += [_entry_in(line, file, seq + place) for place, line in enumerate(lines)]
         if not entries:
             raise _missing(self.folder, after + 1)
