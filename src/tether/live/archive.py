@@ -126,9 +126,9 @@ def _check_files(store: SqlStore, files: Archive, done: int) -> None:
     """Refuse a folder that does not hold what was archived before."""
     end = 0
     for file in files.files():
-        if file.first == end + 1 <= done:
-            end = file.last
-    if end != done:
+        if file.first <= end + 1:
+            end = max(end, file.last)
+    if end < done:
         raise InputError(
             f"entries up to {done} are archived in {store.archive_folder()}, but {files.folder} holds them up to {end} "
             "only: copy the files there first, or give that folder."

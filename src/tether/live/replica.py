@@ -783,8 +783,9 @@ def settings_of(store: Store) -> Configured | None:
         )
     if first.body.get("edition") != EDITION:
         raise InputError(
-            "this log was started by another version of Tether, whose entries mean something else. Read it with that "
-            "version, or start a new log and hand the old data to warm_start."
+            "this log was started by another version of Tether, whose entries mean something else. `tether audit "
+            "migrate` takes what a log of edition 3 measured into a new one; else start a new log, and hand the old "
+            "data to warm_start."
         )
     return Configured.read(first)
 
