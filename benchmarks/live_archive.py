@@ -87,12 +87,13 @@ def main():
     if options.restart:
         restart(options.folder)
         return
-    options.folder.mkdir(parents=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
     path, files = options.folder / "log.db", options.folder / "archive"
     problem, gamma = problem_and_gamma()
-    rng, decided = np.random.default_rng(1), 0
     advisor = Advisor(problem, path, mode="live", criteria=Criteria.none(), refresh=None, snapshot_every=10_000)
-    for milestone in (each for each in MILESTONES if each <= options.until):
+    decided = advisor.status().decisions  # of an earlier run, which goes on
+    rng = np.random.default_rng([1, decided])
+    for milestone in (each for each in MILESTONES if decided < each <= options.until):
         began = time.perf_counter()
         play(advisor, gamma, rng, milestone - TAIL - decided)
         advisor.snapshot()
