@@ -1998,9 +1998,78 @@ EVALUATED = (
     ),
 )
 
+ARCHIVE = "tests/live/test_archive.py"
+
+KEPT = (
+    Fault(
+        "archive: decisions that are open leave, too",
+        "live.archive:_gone",
+        swap("entry.seq not in ids or entry.seq in ended", "True"),
+        f"{ARCHIVE}::test_what_is_open_is_recorded_later_and_then_leaves[sqlite]",
+    ),
+    Fault(
+        "archive: rows are deleted before readers know where they went",
+        "live.archive:archive",
+        swap("store.set_archived(last, folder)", "pass"),
+        f"{ARCHIVE}::test_old_entries_move_to_files_and_everything_still_reaches_them[sqlite]",
+    ),
+    Fault(
+        "archive: entries leave that no snapshot stands for",
+        "live.archive:_write_files",
+        never("last >= checkpoint"),
+        f"{ARCHIVE}::test_only_old_entries_leave_and_the_last_file_full_stays",
+    ),
+    Fault(
+        "archive: a second outcome, after the first was archived, counts",
+        "live.replica:Replica.apply",
+        never("isinstance(event, OutcomeRecorded) and not self.learner.agent.order.is_open(event.decision_id)"),
+        f"{ARCHIVE}::test_an_outcome_of_what_was_archived_counts_for_nothing_however_it_comes",
+    ),
+    Fault(
+        "archive: what is at hand is taken for open",
+        "live.advisor:Advisor._decision",
+        swap("found is not None and self._replica.learner.agent.order.is_open(id)", "found is not None"),
+        f"{ARCHIVE}::test_an_outcome_of_what_was_archived_counts_for_nothing_however_it_comes",
+    ),
+    Fault(
+        "archive: any signature will do",
+        "live.archive:checker",
+        swap("hmac.compare_digest(...)", "True"),
+        f"{ARCHIVE}::test_an_archive_without_the_keys_signature_is_found",
+    ),
+    Fault(
+        "archive: what remains in the log is not compared with the archive",
+        "live.log.chain:_check_keys",
+        never("entry != entries[entry.seq - first]"),
+        f"{ARCHIVE}::test_what_remains_in_the_log_must_be_what_the_archive_holds",
+    ),
+    Fault(
+        "backup: a copy goes on as if nothing were missing",
+        "live.backup:backup",
+        drop("stop(with_stop, by=..., why=...)"),
+        "tests/live/test_backup.py::test_a_restored_copy_plays_a_0_until_somebody_resumes",
+    ),
+    Fault(
+        "migrate: an open decision is passed over, not waited for",
+        "live.migrate:migrate",
+        swap(
+            "if lost: ...",
+            "gone = OutcomeLost(decision_id='', by='', why='')\n"
+            "items = [replace(item, outcome=item.outcome or gone) for item in items]",
+        ),
+        "tests/live/test_migrate.py::test_only_a_prefix_in_the_order_of_decisions_counts",
+    ),
+    Fault(
+        "migrate: a log that was stopped runs on",
+        "live.migrate:migrate",
+        swap("halted = _halted(entries)", "halted = ''"),
+        "tests/live/test_migrate.py::test_only_a_prefix_in_the_order_of_decisions_counts",
+    ),
+)
+
 FAULTS = (
     SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + DRIFTS + LIKELIHOOD + ROUNDING + AGENTS + LAKES
-    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + WIZARD + LEAGUE
+    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + KEPT + WIZARD + LEAGUE
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -747,6 +747,8 @@ class Replica:
             )
         if event is None and entry.kind in EVENTS:
             event = event_of(entry)
+        if isinstance(event, OutcomeRecorded) and not self.learner.agent.order.is_open(event.decision_id):
+            event = None  # a second one, of a process that slept until the first was archived, and its key with it
         self.learner.apply(entry.seq, event)
         self.ledger.apply(entry.seq, event)
         self.head = Head(entry.seq, entry.hash)
@@ -803,8 +805,9 @@ def settings_of(store: Store) -> Configured | None:
         )
     if first.body.get("edition") != EDITION:
         raise InputError(
-            "this log was started by another version of Tether, whose entries mean something else. Read it with that "
-            "version, or start a new log and hand the old data to warm_start."
+            "this log was started by another version of Tether, whose entries mean something else. `tether audit "
+            "migrate` takes what a log of edition 3 measured into a new one; else start a new log, and hand the old "
+            "data to warm_start."
         )
     return Configured.read(first)
 
