@@ -1,13 +1,13 @@
 """The files of deploy/ and the page on operations speak of what exists: metrics, alerts, endpoints, commands."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 from service_app import new_advisor
 
-from tether.live.records import LiveDecision
 from tether.service.app import Service
 from tether.service.config import ServiceConfig
 from tether.service.views import Metrics
@@ -21,20 +21,39 @@ ALERTS = (DEPLOY / "alerts.yaml").read_text(encoding="utf-8")
 def metrics():
     """Names of all that /metrics can say, with the suffixes of counters and histograms."""
     advisor, told = new_advisor(), Metrics()
-    made = advisor.decide(0)
-    assert isinstance(made, LiveDecision)
-    told.decided(made)
-    told.recorded(False)
-    told.request("POST", "/v1/decisions", 200, 0.01)
-    text = told.text(advisor.status()).decode()
-    assert "process_resident_memory_bytes" in text and 'tether_build_info{version="' in text
-    return set(re.findall(r"^(tether_\w+)", text, re.MULTILINE))
+    advisor.snapshot()
+    told.answers.labels("live", "other", "optimistic").inc()
+    told.acknowledged.labels("false").inc()
+    told.requests.labels("POST", "/v1/decisions", 200).observe(0.01)
+    text = told.text(advisor.status(), advisor.store.usage()).decode()
+    assert "process_resident_memory_bytes" in text and 'version="' in text
+    return text
+
+
+@pytest.fixture(scope="module")
+def names(metrics):
+    return set(re.findall(r"^(tether_\w+)", metrics, re.MULTILINE))
+
+
+def test_metrics_are_named_by_convention(metrics):
+    """prometheus.io/docs/practices/naming: counters end in _total, units are base units, no process ids."""
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", metrics, re.MULTILINE))
+    assert {"counter", "gauge", "histogram"} == set(kinds.values())
+    for name, kind in kinds.items():
+        assert (kind == "counter") == name.endswith("_total"), name
+        assert kind != "histogram" or name.endswith("_seconds"), name
+        assert not re.search(r"_(ms|minutes|mb|kb|percent)\b", name), name
+    assert str(os.getpid()) not in re.findall(r'"(\w+)"', metrics) and "worker=" not in metrics
+    wanted = ("tether_log_size_bytes", "tether_snapshot_age_seconds", "tether_log_sync_duration_seconds",
+              "tether_outcomes_pending", "tether_costs_over_threshold_total", "tether_build_info",
+              "process_cpu_seconds_total", "process_resident_memory_bytes")  # fmt: skip
+    assert set(wanted) <= set(kinds)
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "grafana.json"])
-def test_rules_and_dashboard_ask_for_metrics_that_exist(metrics, file):
+def test_rules_and_dashboard_ask_for_metrics_that_exist(names, file):
     asked = set(re.findall(r"tether_\w+", (DEPLOY / file).read_text(encoding="utf-8")))
-    assert len(asked) > 5 and asked <= metrics, asked - metrics
+    assert len(asked) > 5 and asked <= names, asked - names
 
 
 def test_the_dashboard_is_json_with_panels():

@@ -72,6 +72,11 @@ REMEMBERED = 2000
 FAILED = "The problem's functions failed: the program's own log has the error, and the safe action is played meanwhile."
 """What callers are told of it."""
 
+UNHEARD = Stopped(
+    by="Tether", why="whether somebody ordered a stop cannot be read: the program's own log has the error"
+)
+"""In effect while announcements of stops cannot be read."""
+
 MEND_AFTER, MEND_EVERY = 0.25, 30.0
 """Seconds after which the log is read anew when the problem's functions have failed: the first time, and at most."""
 
@@ -159,8 +164,8 @@ class Advisor:
         self._arrived: dict[int, tuple[Entry, Event]] = {}  # written here, waiting for the entries before them
         self._notes: list[Event] = []
         self._under_way: set[str] = set()  # decisions other than a_0 between `prepare` and `commit`
-        self._latch: Stopped | None = None  # the last stop that was ordered here, and the entry that it became
-        self._latch_seq = math.inf
+        self._latches: dict[str, tuple[Stopped, float]] = {}  # stops that may not be applied yet, and their entries
+        self._heard = ""  # the announcement of a stop that was last looked into
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._store_error = ""
         self._failure = ""  # why the replica cannot be used: the problem's functions failed while an entry was applied
@@ -501,7 +506,7 @@ class Advisor:
         with self._lock:
             if self._replica.head.seq < seq:  # of others, whose entries stand between
                 self._read_if_possible()
-            reason, detail = halt(self._replica, self.stopped)
+            reason, detail = halt(self._replica, self._stop_in_effect(fresh=not is_new))
             if not reason:
                 reason, detail = self._guarded(made, question, seq, is_new=is_new)
             if not reason and (detail := self._replica.learner.outdated(made)):
@@ -606,11 +611,15 @@ class Advisor:
         """The first half of `stop`: in effect when this returns, in this process. It takes no lock and waits for
         nothing. The order is for `log_stop`."""
         stop = Stopped(by=_name(by), why=_name(why), id=new_id())
-        self._latch_seq, self._latch = math.inf, stop
+        self._latches[stop.id] = stop, math.inf
         return stop
 
     def log_stop(self, stop: Stopped) -> None:
-        """The second half: into the log, for the other processes and for later."""
+        """The second half: announced to the other processes, which need not wait for the log; and into the log."""
+        try:
+            self._store.announce_stop(stop.model_dump_json())
+        except StoreError as error:
+            log.error("other processes learn of a stop from the log only: %s", error)
         try:
             try:
                 self.sync()
@@ -625,14 +634,40 @@ class Advisor:
 
     def _latch_is_logged(self, stop: Stopped, written: Appended) -> None:
         """The latch holds until the replica has applied the entry: from there on the log decides."""
-        if self._latch is stop:
-            self._latch_seq = written.entry.seq
+        if stop.id in self._latches:
+            self._latches[stop.id] = stop, written.entry.seq
 
     @property
     def stopped(self) -> Stopped | None:
-        """The stop that is in effect: the log's, or one that was ordered here and is not in this replica yet."""
-        latch, ledger = self._latch, self._replica.ledger
-        return ledger.stopped if latch is None or self._replica.head.seq >= self._latch_seq else latch
+        """The stop that is in effect: the log's, or one that was ordered and is not in this replica yet."""
+        return self._stop_in_effect(fresh=False)
+
+    def _stop_in_effect(self, *, fresh: bool) -> Stopped | None:
+        """`stopped`; without `fresh`, announcements are those that the last entry was written after. Where they cannot
+        be read, that is a stop: whether there is one cannot be told."""
+        try:
+            announced = self._store.announced_stop(fresh=fresh)
+            if announced != self._heard:
+                self._hear(announced)
+        except (StoreError, ValueError) as error:
+            log.error("announcements of stops cannot be read, a_0 is played: %s", error)
+            return UNHEARD
+        for id, (stop, seq) in list(self._latches.items()):
+            if self._replica.head.seq < seq:
+                return stop
+            self._latches.pop(id, None)
+        return self._replica.ledger.stopped
+
+    def _hear(self, announced: str) -> None:
+        """A stop was announced. It holds until it is in this replica; whoever hears of it logs it, if nobody has."""
+        stop = Stopped.model_validate_json(announced)
+        with self._lock:
+            entry = self._store.find(f"stop:{stop.id}")
+            if stop.id not in self._latches:
+                self._latches[stop.id] = stop, math.inf if entry is None else entry.seq
+                if entry is None:
+                    self._notes.append(stop)
+            self._heard = announced
 
     def resume(self, *, by: str, why: str) -> None:
         """Release the kill switch."""
@@ -732,6 +767,7 @@ class Advisor:
                 outcomes=ever.outcomes,
                 costs=ever.costs,
                 spent=ledger.in_window(),
+                over=tuple(ledger.over),
                 certified=ledger.certified,
                 open=len(order.open),
                 waiting=order.waiting,

@@ -700,8 +700,9 @@ class Status:
     whose costs have no effect yet, because earlier decisions are open: those `waiting_for` (one per step), the oldest
     made at `waiting_since` (seconds since 1970, 0 if nothing waits). `baseline` and `proposed` are how many decisions
     played a_0 and how many wanted something else, `unsynced` entries of the log that wait for others. `model_hash` is
-    of step 0. `uplift` is what the proposals gain over a_0, since the last change of mode. `failure` says that the
-    problem's functions failed, so that the log cannot be followed.
+    of step 0. `spent` (M,) are the costs in the budget's window, `over` (M,) counts those measured above τ. `uplift` is
+    what the proposals gain over a_0, since the last change of mode. `failure` says that the problem's functions failed,
+    so that the log cannot be followed.
     """
 
     mode: str
@@ -718,6 +719,7 @@ class Status:
     outcomes: int
     costs: int
     spent: tuple[float, ...]
+    over: tuple[int, ...]
     certified: float
     open: int
     waiting: int

@@ -16,6 +16,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
 
+from prometheus_client import Histogram
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from pydantic_core import to_json
@@ -34,6 +35,9 @@ from tether.service.models import DecisionAnswer, Problem, mistakes
 
 Handler = Callable[[Request, Any], Awaitable[Response]]
 """Takes a request and its validated input: the request body of a POST, the query of a GET."""
+
+METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
+"""Methods that metrics name; a client could make up others."""
 
 access_log = logging.getLogger("tether.service.access")
 error_log = logging.getLogger("tether.service")
@@ -87,8 +91,8 @@ class Sender(NamedTuple):
 class Application:
     """Endpoints as an ASGI application.
 
-    Each request gets an id, a caller and a line in the access log; each error becomes a problem (RFC 9457). `observe`
-    is told method, route, status and seconds of every request.
+    Each request gets an id, a caller and a line in the access log; each error becomes a problem (RFC 9457). `requests`
+    takes the seconds of every request, by method, route and status.
     """
 
     def __init__(
@@ -98,10 +102,10 @@ class Application:
         tokens: tuple[Token, ...],
         host: str,
         limits: LimitsSection,
-        observe: Callable[[str, str, int, float], None],
+        requests: Histogram,
         lifespan: Lifespan[Any],
     ) -> None:
-        self._tokens, self._host, self._limits, self._observe = tokens, host, limits, observe
+        self._tokens, self._host, self._limits, self._requests = tokens, host, limits, requests
         self._router = Router(default=self._unknown_path, lifespan=lifespan)
         self._id_prefix, self._count = secrets.token_hex(6), itertools.count(1)
         for endpoint in endpoints:
@@ -205,7 +209,8 @@ class Application:
 
     def _log(self, method: str, path: str, status: int, seconds: float, who: Sender) -> None:
         """The metrics and the line in the access log. Neither holds a token, a state or a query."""
-        self._observe(method, path, status, seconds)
+        known = method if method in METHODS else "other"
+        self._requests.labels(known, path, status).observe(seconds)
         if access_log.isEnabledFor(logging.INFO):
             line = {"time": round(time.time(), 3), "method": method, "path": path, "status": status}
             line |= {"ms": round(1e3 * seconds, 2), "caller": who.name, "request_id": who.request_id}

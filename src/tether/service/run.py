@@ -6,14 +6,16 @@ import logging
 import math
 import os
 import resource
+import shutil
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +29,7 @@ from tether.service.app import create_app, make_advisor, store_of, warm_up
 from tether.service.auth import read_tokens
 from tether.service.config import ServiceConfig, read_config
 from tether.service.http import Application
+from tether.service.views import SHARED
 
 CONFIG = "TETHER_SERVICE_CONFIG"
 """Environment variable by which worker processes find their configuration."""
@@ -168,19 +171,41 @@ def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[st
         service_log.warning("no tokens are set: every program on this machine may do everything")
     os.environ[CONFIG], os.environ[ACCESS_LOG] = str(Path(config_path).resolve()), "yes" if access_log else "no"
     threading.Thread(target=_announce, args=(config, listening), daemon=True).start()
-    uvicorn.run(
-        "tether.service.run:app_of_worker",
-        factory=True,
-        host=config.host,
-        port=config.port,
-        workers=config.workers,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
-        **server_options(config),
-    )
+    with shared_counts(config.workers):
+        uvicorn.run(
+            "tether.service.run:app_of_worker",
+            factory=True,
+            host=config.host,
+            port=config.port,
+            workers=config.workers,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
+            **server_options(config),
+        )
+
+
+@contextmanager
+def shared_counts(workers: int) -> Iterator[None]:
+    """A folder in which several workers count together, in memory where the system has such a place, until the end."""
+    if workers == 1 or os.environ.get(SHARED):
+        yield
+        return
+    try:
+        place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix="tether-metrics-", dir=place)
+    except OSError as error:
+        service_log.warning("/metrics counts the requests of one worker at a time: %s", error.strerror or error)
+        yield
+        return
+    os.environ[SHARED] = folder
+    try:
+        yield
+    finally:
+        del os.environ[SHARED]
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _announce(config: ServiceConfig, listening: Callable[[str], object]) -> None:

@@ -221,6 +221,14 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+class Usage(NamedTuple):
+    """What a log takes: bytes on disk, and the newest snapshot: the entry that it follows (0: none), and its time."""
+
+    size: int
+    snapshot: int
+    saved: float
+
+
 def extend(
     head: Head, drafts: Sequence[Draft], time: float, found: Mapping[str, Entry]
 ) -> tuple[list[Entry], list[Appended]]:
@@ -277,6 +285,24 @@ class Store(Protocol):
 
     def snapshots(self) -> list[tuple[int, bool]]:
         """The entry that each snapshot follows, and whether the snapshot is whole and belongs to this very chain."""
+
+    def announce_stop(self, text: str) -> None:
+        """Tell all who share this log of a stop, ahead of its entry and without waiting for other writers."""
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement, empty if there was none: as of now, or, unless `fresh`, as of the last `append`."""
+
+    def usage(self) -> Usage:
+        """What the log takes, for people."""
+
+    def place(self) -> str:
+        """Where the log is kept, as its server knows it: a restored one is elsewhere. Empty if there is no server."""
+
+    def note(self, text: str) -> None:
+        """Keep a note beside the log, in place of the last one; where the log is a file, nothing is kept."""
+
+    def noted(self) -> str:
+        """The last note; empty if there is none."""
 
     def identity(self) -> str:
         """A random name that the log got when it was created, in hex; the genesis hash holds it."""

@@ -100,6 +100,9 @@ class PostgresStore(SqlStore):
     errors = psycopg.Error
     placeholder = "%s"
     one_of = "= ANY(?)"
+    announced = (
+        " UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, value, NULL, NULL, NULL FROM {0}meta WHERE name = 'stop'"
+    )
 
     def __init__(
         self,
@@ -179,6 +182,52 @@ class PostgresStore(SqlStore):
             connection.close()
             raise
         return connection
+
+    def announce_stop(self, text: str) -> None:
+        """In a row that no writer locks, by a connection of its own. Each batch of decisions reads it before it leaves,
+        in the transaction that logs them: so no process must listen, and none can miss it."""
+        self._set_row("stop", text)
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """What that row says; unless `fresh`, as the last batch has read it."""
+        return self._row("stop") if fresh else self._stop
+
+    def note(self, text: str) -> None:
+        """In a row beside the log."""
+        self._set_row("note", text)
+
+    def noted(self) -> str:
+        """What that row says."""
+        return self._row("note")
+
+    def place(self) -> str:
+        """The cluster, its timeline, which a recovery or a failover changes, and the number of the table, which a dump
+        that is read back changes."""
+        system, line = "system_identifier FROM pg_control_system()", "timeline_id FROM pg_control_checkpoint()"
+        sql = f"SELECT (SELECT {system}) || '.' || (SELECT {line}) || '.' || '{{}}entries'::regclass::oid"
+        return str(self._rows(self._sql(sql))[0][0])
+
+    def _set_row(self, name: str, value: str) -> None:
+        """By a connection of its own, which waits for no writer of the log."""
+        self._check_open()
+        if self.read_only:
+            raise StoreError(f"{self._where} was opened for reading only.")
+        sql = "INSERT INTO {}meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        try:
+            self._check_responsive()
+            with closing(self._new_connection()) as connection:
+                connection.execute(self._sql(sql), (name, value))
+        except psycopg.Error as error:
+            raise self._refusal("written", error) from error
+
+    def _row(self, name: str) -> str:
+        rows = self._rows(self._sql("SELECT value FROM {}meta WHERE name = ?"), (name,))
+        return str(rows[0][0]) if rows else ""
+
+    def _size(self) -> int:
+        tables = "FROM pg_class WHERE relkind = 'r' AND relnamespace = ?::regnamespace"
+        sql = f"SELECT sum(pg_total_relation_size(oid))::bigint {tables}"
+        return int(self._rows(self._sql(sql), (self._schema,))[0][0])
 
     def _check_responsive(self) -> None:
         if self._unresponsive:

@@ -18,6 +18,7 @@ from tether.live.log.chain import (
     Entry,
     Head,
     Snapshot,
+    Usage,
     canonical,
     check_page,
     extend,
@@ -75,6 +76,8 @@ class SqlStore(ABC):
     """How the driver marks a parameter."""
     one_of: ClassVar[str]
     """The condition "is one of these strings", with one parameter, made by `_string_list`."""
+    announced: ClassVar[str] = ""
+    """A SELECT of an announced stop, where such are kept in a table: it is read with every batch that is written."""
 
     def __init__(self, where: str, prefix: str, *, clock: Callable[[], float], read_only: bool) -> None:
         self._where, self._prefix, self._clock, self.read_only = where, prefix, clock, read_only
@@ -84,6 +87,7 @@ class SqlStore(ABC):
         self._idle: list[Any] = []
         self._closed = False
         self._identity = ""
+        self._stop = ""  # the announcement that was last read
         self._seen: Head | None = None  # the end of the log after the last commit of this store
         self._next: Head | None = None  # and after the one that is under way
 
@@ -182,6 +186,26 @@ class SqlStore(ABC):
             for seq, digest, data, hash_ in self._rows(self._sql(sql))
         ]
 
+    def usage(self) -> Usage:
+        """What the log takes."""
+        sql = "SELECT e.seq, e.time FROM {0}entries e WHERE e.seq = (SELECT max(seq) FROM {0}snapshots)"
+        return Usage(self._size(), *(*self._rows(self._sql(sql)), (0, 0.0))[0])
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Bytes on disk."""
+
+    def place(self) -> str:
+        """No server knows it."""
+        return ""
+
+    def note(self, text: str) -> None:  # noqa: B027  # not every database has a place for it
+        """Nothing is kept."""
+
+    def noted(self) -> str:
+        """Nothing was."""
+        return ""
+
     def identity(self) -> str:
         """The log's random name, in hex."""
         return self._identity
@@ -234,11 +258,13 @@ class SqlStore(ABC):
         sql = self._sql(
             f"SELECT NULL, seq, NULL, NULL, NULL, NULL, NULL, NULL, hash FROM ({newest}) AS newest UNION ALL "
             f"SELECT k.key, k.seq, {COLUMNS} FROM {{0}}keys k LEFT JOIN {{0}}entries e ON e.seq = k.seq "
-            f"WHERE k.key {self.one_of}"
+            f"WHERE k.key {self.one_of}{self.announced}"
         )
         head, found = self._head_from([]), dict[str, Entry]()
         for key, seq, *row in connection.execute(sql, (self._string_list(keys),)).fetchall():
-            if key is None:
+            if seq is None:
+                self._stop = row[3]
+            elif key is None:
                 head = Head(seq, row[-1])
             else:
                 found[key] = holder(key, seq, [entry_of(row)] if row[0] is not None else [])
