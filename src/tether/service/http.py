@@ -39,6 +39,12 @@ Handler = Callable[[Request, Any], Awaitable[Response]]
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 """Methods that metrics name; a client could make up others."""
 
+TWO_LENGTHS = (
+    "the request has a Content-Length and is sent in chunks: a proxy may believe the one, and this service the other. "
+    "Send one of them."
+)
+"""RFC 9112, section 6.3."""
+
 access_log = logging.getLogger("tether.service.access")
 error_log = logging.getLogger("tether.service")
 
@@ -136,7 +142,10 @@ class Application:
 
         try:
             scope["app"] = self  # the router then raises what it refuses
-            caller = scope["user"] = self._authenticate(dict(scope["headers"]))
+            headers = dict(scope["headers"])
+            if b"transfer-encoding" in headers and b"content-length" in headers:
+                raise HTTPException(400, TWO_LENGTHS, {"connection": "close"})
+            caller = scope["user"] = self._authenticate(headers)
             await self._router(scope, receive, reply)
         except ClientDisconnect:  # nobody is left to answer
             pass
