@@ -42,7 +42,7 @@ async def measure(args, token, server):
     for connection in connections:
         await connection.open()
     admin, deciders = connections[0], connections[1 : args.deciders + 1]
-    await http.phase(deciders, 2.0, http.decide_and_record)
+    await http.phase(deciders, 8.0, http.decide_and_record)
     await admin.post("/v1/mode", {"mode": "live", "why": "the benchmark, after its shadow", "override": True})
     while json.loads(await admin.ask("GET", "/v1/status"))["counts"]["decisions"] < args.decisions:
         await http.phase(deciders, 1.0, http.decide)

@@ -13,7 +13,10 @@ from service_app import PROBLEM, decide, new_advisor, record, serving
 from tether import Names
 from tether.live.policy import Criteria
 from tether.live.records import Certificate
+from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
+from tether.service.http import answer_of
+from tether.service.models import DecisionAnswer
 
 JSON = {"Content-Type": "application/json"}
 
@@ -370,3 +373,21 @@ def test_the_names_of_the_problem_reach_the_dashboard_unless_the_configuration_h
     assert status["units"] == {"reward": "kWh", "cost": ["K"]} and status["actions"] == ["heat", "cool"]
     with serving(new_advisor(problem=replace(PROBLEM, names=names)), labels={"constraints": ["comfort"]}) as client:
         assert client.get("/v1/status").json()["constraints"][0]["name"] == "comfort"
+
+
+def test_an_answer_is_the_logged_record_whatever_its_state_says(client):
+    """It is cut from the text of the log: names of its fields in a state, an episode or a key must not confuse that."""
+    nasty = ',"mode":"live","safe_feature":null,"certificate":{}}'
+    advisor = new_advisor(problem=of_any_state())
+    for state in (0, {"mode": "live", "safe_feature": 1, "certificate": {"x": nasty}}, nasty, "\ud83d\ude00", "NaN"):
+        question = advisor.question(state, episode=nasty, key=f"{nasty}{state!r:.40}")
+        batch = advisor.prepare([question])
+        (made,) = advisor.commit(batch, advisor.store.append(batch.drafts))
+        slow = made.model_copy(update={"text": ""})
+        assert json.loads(answer_of(made)) == json.loads(answer_of(slow))
+        assert set(json.loads(answer_of(made))) == set(DecisionAnswer.model_fields)
+
+
+def of_any_state():
+    told = {"horizon": 1, "threshold": 0.5, "noise": 0.05, "dimension": 2, "baseline_cost": lambda step, state: 0.15}
+    return Problem(actions=lambda state: FiniteActions(np.array([[0.5, 0.0], [0.4, 0.1]]), 0), key=repr, **told)

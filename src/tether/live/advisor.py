@@ -66,8 +66,8 @@ log = logging.getLogger("tether.live")
 FIRST = "configured:first"
 """The key of the entry that a log begins with: only one problem and configuration can be the first."""
 
-REMEMBERED = 2000
-"""Decisions kept at hand for their outcomes; older ones are found in the log."""
+REMEMBERED, LARGEST_REMEMBERED = 2000, 2**14
+"""Decisions kept at hand for their outcomes, and their characters; older or larger ones are found in the log."""
 
 FAILED = "The problem's functions failed: the program's own log has the error, and the safe action is played meanwhile."
 """What callers are told of it."""
@@ -170,6 +170,7 @@ class Advisor:
         self._store_error = ""
         self._failure = ""  # why the replica cannot be used: the problem's functions failed while an entry was applied
         self._closed = threading.Event()
+        self.run_later: Callable[[Callable[[], None]], object] = run_now
         self._store = open_store(store)
         first = settings_of(self._store)
         self._replica = self._start(
@@ -429,7 +430,7 @@ class Advisor:
                 entry, is_new = appended[-1]
                 if not is_new:
                     return self._repeated(question, entry)
-                return self._handed_out(cast(DecisionMade, item.events[-1]), question, entry.seq, is_new=True)
+                return self._handed_out(cast(DecisionMade, item.events[-1]), question, entry, is_new=True)
             case Outcome() as told:
                 if item.error is not None:
                     self._trip(item.error)
@@ -477,20 +478,23 @@ class Advisor:
                 f"key {made.key!r} was used for another request (state {made.state!r:.80}, step {made.step}, "
                 f"episode {made.episode!r}): use a new key for a new request."
             )
-        return self._handed_out(made, question, entry.seq)
+        return self._handed_out(made, question, entry)
 
-    def _handed_out(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool = False) -> LiveDecision:
+    def _handed_out(
+        self, made: DecisionMade, question: Question, entry: Entry, *, is_new: bool = False
+    ) -> LiveDecision:
         """The decision, if nothing that was logged before it leaves forbids it: the kill switch, an alarm, or shadow
         mode may have come while it was under way, or since it was first made. Else a_0, without an id."""
         is_free = made.is_baseline and made.canary is None  # the canary's two arms leave, or do not, alike
-        reason, detail = ("", "") if is_free else self._forbidden(made, question, seq, is_new=is_new)
+        reason, detail = ("", "") if is_free else self._forbidden(made, question, entry.seq, is_new=is_new)
         if reason:
             return self._safe(question, reason, detail)
-        with self._lock:
-            self._recent[made.decision_id] = made
-            if len(self._recent) > REMEMBERED:
-                self._recent.popitem(last=False)
-        return LiveDecision.of(made, question.state, seq)
+        if len(entry.text) <= LARGEST_REMEMBERED:
+            with self._lock:
+                self._recent[made.decision_id] = made
+                if len(self._recent) > REMEMBERED:
+                    self._recent.popitem(last=False)
+        return LiveDecision.of(made, question.state, entry)
 
     def _forbidden(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool) -> tuple[str, str]:
         """Why a logged decision may not leave, by a reason and a detail, as of now; empty if it may."""
@@ -930,11 +934,19 @@ class Advisor:
                 self._write(Tripped(test=alarm.test, message=str(alarm), number=replica.ledger.alarms))
         if replica.head.seq - self._snapshot_at >= self._snapshot_every and not self._store.read_only:
             self._snapshot_at = replica.head.seq  # whatever comes of it, the next attempt is as far away
-            try:
-                self.snapshot()
-            except (TetherError, OSError) as error:  # no room for it, states that cannot be saved: a restart then
-                # replays the whole log
-                log.warning("no snapshot could be saved: %s", error)
+            self.run_later(self._try_to_snapshot)
+
+    def _try_to_snapshot(self) -> None:
+        try:
+            self.snapshot()
+        except (TetherError, OSError) as error:  # no room for it, states that cannot be saved: a restart then replays
+            # the whole log
+            log.warning("no snapshot could be saved: %s", error)
+
+
+def run_now(work: Callable[[], None]) -> None:
+    """Carry out what need not be done now. A service puts a thread's `submit` in place of it: nobody waits then."""
+    work()
 
 
 def _name(text: str) -> str:

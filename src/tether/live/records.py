@@ -656,16 +656,18 @@ class LiveDecision(DecisionMade):
     `proposed` is what the learner wanted; in shadow mode, or when something objected, `action` is a_0 all the same,
     `reason` says what objected, and `proposal` is the certificate of what was proposed. `logged` is False if the log
     could not be written: then the action is a_0, `id` is empty and no outcome can be recorded. `state` is the state as
-    the log gives it back, no longer as JSON, and `seq` the entry of the log.
+    the log gives it back, no longer as JSON, `seq` the entry of the log, and `text` what stands there.
     """
 
     state: Any
     seq: int = 0
+    text: str = Field(default="", exclude=True, repr=False)
 
     @classmethod
-    def of(cls, record: DecisionMade, state: State, seq: int = 0) -> Self:
+    def of(cls, record: DecisionMade, state: State, entry: Entry | None = None) -> Self:
         """A record with its state as an object, and its place in the log."""
-        return cls.trusted(**{**vars(record), "state": state, "seq": seq})
+        seq, text = (0, "") if entry is None else (entry.seq, entry.text)
+        return cls.trusted(**{**vars(record), "state": state, "seq": seq, "text": text})
 
     @property
     def id(self) -> str:

@@ -95,6 +95,7 @@ class Service:
             warm_up(advisor)
             gc.collect()
             gc.freeze()  # what is loaded by now stays, and need not be searched for garbage
+            gc.set_threshold(10_000, 20, 100)  # a request leaves hundreds of objects, and hardly a cycle
             self._stop_polls_on_signals()
         try:
             yield

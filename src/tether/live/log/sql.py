@@ -104,8 +104,11 @@ class SqlStore(ABC):
         return nullcontext(connection)
 
     @abstractmethod
-    def _commit(self, connection: Any) -> None:
-        """End the transaction; durable when this returns."""
+    def _commit(self, connection: Any) -> Any:
+        """End the transaction; durable when this returns and, in a pipeline, that has ended."""
+
+    def _check_commit(self, done: Any) -> None:  # noqa: B027  # most databases raise an error
+        """Refuse a commit that was answered with something else. `done` is what `_commit` returned."""
 
     @abstractmethod
     def _is_disconnect(self, error: Exception) -> bool:
@@ -285,7 +288,8 @@ class SqlStore(ABC):
                         self._next = self._seen
                         result = work(connection)
                         committing = True
-                        self._commit(connection)
+                        done = self._commit(connection)
+                    self._check_commit(done)
                     self._seen = self._next
                     return result
                 except self.errors as error:
