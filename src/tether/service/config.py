@@ -90,6 +90,7 @@ class ServiceConfig(Section):
     watch: bool = True
     when_store_fails: Literal["baseline", "refuse"] = "baseline"
     snapshot_every: int = Field(default=5000, ge=1)
+    traces: bool = False  # spans to where OTEL_EXPORTER_OTLP_ENDPOINT says; needs the extra `traces`
     guards: GuardsSection = GuardsSection()
     limits: LimitsSection = LimitsSection()
     labels: LabelsSection = LabelsSection()

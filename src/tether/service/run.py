@@ -22,13 +22,13 @@ from typing import Any, ClassVar
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tether.errors import InputError, TetherError
 from tether.service.app import create_app, make_advisor, store_of, warm_up
 from tether.service.auth import read_tokens
 from tether.service.config import ServiceConfig, read_config
-from tether.service.http import Application
 from tether.service.views import SHARED
 
 CONFIG = "TETHER_SERVICE_CONFIG"
@@ -242,6 +242,8 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     """
     if config.tokens is not None:
         read_tokens(config.folder / config.tokens)
+    if config.traces:
+        import tether.service.traces  # noqa: F401  # is the extra installed?
     store_of(config, read_only=False).close()
     advisor = make_advisor(config, read_only=True)
     warm_up(advisor)
@@ -251,11 +253,17 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     advisor.close()
 
 
-def app_of_worker() -> Application:
+def app_of_worker() -> ASGIApp:
     """The application of one worker process, whose configuration is named by the environment."""
     path = os.environ.get(CONFIG)
     if not path:
         raise InputError(f"{CONFIG} is not set: start the service with `tether serve CONFIG.toml`.")
     if not logging.getLogger().handlers:
         log_to_stderr(access=os.environ.get(ACCESS_LOG) != "no")
-    return create_app(read_config(Path(path)))
+    config = read_config(Path(path))
+    app = create_app(config)
+    if config.traces:
+        from tether.service.traces import Traced, otlp_tracer  # opentelemetry need not be installed
+
+        return Traced(app, otlp_tracer())
+    return app

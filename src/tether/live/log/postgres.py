@@ -302,7 +302,7 @@ class PostgresStore(SqlStore):
         connection.execute(self._insertion, (canonical(rows), canonical(keys)))
 
     def _commit(self, connection: Any) -> Any:
-        """Its answer is in when the pipeline has ended: a pipeline within that hangs if megabytes are still to be sent."""
+        """Its answer is in when the pipeline has ended: one within it hangs if megabytes are still to be sent."""
         return connection.execute("COMMIT")
 
     def _check_commit(self, done: Any) -> None:
