@@ -649,25 +649,26 @@ class Advisor:
     def _stop_in_effect(self, *, fresh: bool) -> Stopped | None:
         """`stopped`; without `fresh`, announcements are those that the last entry was written after. Where they cannot
         be read, that is a stop: whether there is one cannot be told."""
+        unheard: Stopped | None = None
         try:
             announced = self._store.announced_stop(fresh=fresh)
             if announced != self._heard:
                 self._hear(announced)
         except (StoreError, ValueError) as error:
             log.error("announcements of stops cannot be read, a_0 is played: %s", error)
-            return UNHEARD
+            unheard = UNHEARD
         for id, (stop, seq) in list(self._latches.items()):
             if self._replica.head.seq < seq:
                 return stop
             self._latches.pop(id, None)
-        return self._replica.ledger.stopped
+        return self._replica.ledger.stopped or unheard
 
     def _hear(self, announced: str) -> None:
         """A stop was announced. It holds until it is in this replica; whoever hears of it logs it, if nobody has."""
         stop = Stopped.model_validate_json(announced)
         with self._lock:
-            entry = self._store.find(f"stop:{stop.id}")
             if stop.id not in self._latches:
+                entry = self._store.find(f"stop:{stop.id}")
                 self._latches[stop.id] = stop, math.inf if entry is None else entry.seq
                 if entry is None:
                     self._notes.append(stop)

@@ -25,7 +25,7 @@ from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
 from tether.kernels.model import ALL, STATE
 from tether.live.gate import Gate, Terms, WeighedFacts
-from tether.live.log.chain import Entry, Head, Store, genesis_of
+from tether.live.log.chain import Entry, Head, Store, genesis_of, is_end
 from tether.live.policy import LONGEST, Criteria, Guards, Mode
 from tether.live.records import (
     EDITION,
@@ -777,7 +777,7 @@ class Replica:
             page = store.read(self.head.seq, limit)
             for entry in page:
                 self.apply(entry.genuine())
-            if len(page) < limit:
+            if is_end(page, limit):
                 break
         return self.head.seq - before
 

@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from http import HTTPStatus
@@ -38,6 +39,9 @@ Handler = Callable[[Request, Any], Awaitable[Response]]
 
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 """Methods that metrics name; a client could make up others."""
+
+LARGE_BODY, MOST_HELD = 2**14, 2**26
+"""Bytes of a request body that is large, and of all that are in memory, beside one of the largest that is allowed."""
 
 TWO_LENGTHS = (
     "the request has a Content-Length and is sent in chunks: a proxy may believe the one, and this service the other. "
@@ -114,6 +118,7 @@ class Application:
         self._tokens, self._host, self._limits, self._requests = tokens, host, limits, requests
         self._router = Router(default=self._unknown_path, lifespan=lifespan)
         self._id_prefix, self._count = secrets.token_hex(6), itertools.count(1)
+        self._held, self._large = 0, asyncio.Lock()
         for endpoint in endpoints:
             self.add(endpoint)
 
@@ -181,35 +186,45 @@ class Application:
         request.scope["template"] = endpoint.path  # for metrics and logs: an id in a path could fill both
         if endpoint.role is not None:
             _authorize(request.user, endpoint.role)
-        taken = None
         if endpoint.method == "POST":
-            body = await self._body(request)
-            taken = None if endpoint.takes is None else endpoint.takes.model_validate_json(body)
-        elif endpoint.takes is not None:
-            taken = endpoint.takes.model_validate_strings(dict(request.query_params))
+            return await self._answer_post(endpoint, request)
+        taken = None if endpoint.takes is None else endpoint.takes.model_validate_strings(dict(request.query_params))
         return await endpoint.handler(request, taken)
+
+    async def _answer_post(self, endpoint: Endpoint, request: Request) -> Response:
+        """Bodies in memory are limited in all, and large ones are answered one after the other: each may hold up the
+        others for some milliseconds, but not all of them at once."""
+        body = bytearray()
+        try:
+            await self._receive(body, request)
+            async with self._large if len(body) > LARGE_BODY else nullcontext():
+                taken = None if endpoint.takes is None else endpoint.takes.model_validate_json(body)
+                return await endpoint.handler(request, taken)
+        finally:
+            self._held -= len(body)
 
     async def _unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             _authorize(scope["user"], "read")
         await self._router.not_found(scope, receive, send)
 
-    async def _body(self, request: Request) -> bytearray:
-        """The request body: JSON, within the limits on its size, declared or not, and on its time."""
+    async def _receive(self, body: bytearray, request: Request) -> None:
+        """Fill in the request body: JSON, within the limits on its size, declared or not, and on its time."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             # a page of another site could send anything else here without the browser asking first
             raise HTTPException(415, "send the body as Content-Type: application/json.")
         self._check_size(int(request.headers.get("content-length", 0)))
-        body = bytearray()
         try:
             async with asyncio.timeout(self._limits.seconds):
                 async for part in request.stream():
                     body += part
+                    self._held += len(part)
                     self._check_size(len(body))
+                    if self._held > MOST_HELD + self._limits.body_bytes:
+                        raise StoreBusy("too many large requests are here already.")
         except TimeoutError:
             words = f"the body did not arrive within {self._limits.seconds:g} s, the limit of this service."
             raise HTTPException(408, f"{words} Send it again.") from None
-        return body
 
     def _check_size(self, size: int) -> None:
         if size > self._limits.body_bytes:

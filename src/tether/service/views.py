@@ -1,6 +1,6 @@
 """What readers see: the journal of the last decisions, status, long polls, metrics, and the dashboard's files.
 
-Nothing here touches a decision. Memory is bounded: only the last `KEPT` decisions are held.
+Nothing here touches a decision. Memory is bounded: only the last `KEPT` decisions, or `KEPT_BYTES`, are held.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import os
 import platform
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,8 +39,8 @@ from tether.records import Array
 from tether.service.auth import Caller
 from tether.service.config import LimitsSection, ServiceConfig
 
-KEPT = 20_000
-"""Decisions that the journal holds."""
+KEPT, KEPT_BYTES = 20_000, 2**26
+"""Decisions that the journal holds, and characters of their states: whichever is reached first."""
 
 HISTORY = 20
 """Changes of mode, stops, alarms and refusals that the journal holds."""
@@ -69,7 +69,8 @@ class Journal:
         self.rows: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self.history: list[dict[str, Any]] = []
         self.times: dict[str, float] = {}
-        self._forgotten = 0
+        self._forgotten = self._bytes = 0
+        self._sizes: deque[int] = deque()  # of the rows' entries, in their order
         self.follow()
 
     def follow(self) -> list[str]:
@@ -86,8 +87,11 @@ class Journal:
         body = entry.body
         if entry.kind == "decision":
             self.rows[body["decision_id"]] = row_of(entry)
-            if len(self.rows) > KEPT:
+            self._sizes.append(len(entry.text))
+            self._bytes += len(entry.text)
+            while len(self.rows) > KEPT or (self._bytes > KEPT_BYTES and len(self.rows) > 1):
                 self.rows.popitem(last=False)
+                self._bytes -= self._sizes.popleft()
                 self._forgotten += 1
         elif entry.kind == "outcome":
             row = self.rows.get(body["decision_id"])

@@ -33,6 +33,9 @@ FORMAT = "tether-log-1"
 LARGEST_BODY = 2**26
 """Bytes of canonical JSON that one body may have. Databases take more, but a reader must hold a page of them."""
 
+PAGE_BYTES = 2**24
+"""Characters of bodies after which a page of entries ends, however few they are: a reader holds a page in memory."""
+
 LONGEST_UNIQUE = 512
 """Characters of a uniqueness key: what an index of either database holds in one row, whatever the script."""
 
@@ -268,7 +271,8 @@ class Store(Protocol):
         """Where the log ends now."""
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """Up to `limit` entries with seq > `after`, in order. The hashes are not checked: see `Chain`."""
+        """Up to `limit` entries with seq > `after`, in order, and fewer, but one, where they are large: see `is_end`.
+        The hashes are not checked: see `Chain`."""
 
     def find(self, unique: str) -> Entry | None:
         """The entry that holds this key, if there is one."""
@@ -319,6 +323,11 @@ def storable(key: str) -> bool:
 def snapshot_digest(entry_hash: str, data: bytes) -> str:
     """SHA-256 of the hash of the entry that a snapshot follows, and its bytes: it fits this prefix of this log only."""
     return hashlib.sha256(entry_hash.encode() + b"\n" + data).hexdigest()
+
+
+def is_end(page: Sequence[Entry], limit: int) -> bool:
+    """Whether a page that was read with this limit is the log's last."""
+    return len(page) < limit and sum([len(entry.text) for entry in page]) < PAGE_BYTES
 
 
 def check_page(after: int, limit: int) -> None:

@@ -13,6 +13,7 @@ from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.log.chain import (
     FORMAT,
     KEEP_SNAPSHOTS,
+    PAGE_BYTES,
     Appended,
     Draft,
     Entry,
@@ -133,8 +134,10 @@ class SqlStore(ABC):
     def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
         """A page of entries. See `Store.read`."""
         check_page(after, limit)
-        sql = f"SELECT {COLUMNS} FROM {{}}entries e WHERE e.seq > ? ORDER BY e.seq LIMIT ?"
-        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit))]
+        page = "SELECT * FROM {}entries WHERE seq > ? ORDER BY seq LIMIT ?"
+        before = "sum(length(body)) OVER (ORDER BY seq) - length(body) AS before"
+        sql = f"SELECT {COLUMNS} FROM (SELECT p.*, {before} FROM ({page}) p) e WHERE e.before < ? ORDER BY e.seq"
+        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, PAGE_BYTES))]
 
     def find(self, unique: str) -> Entry | None:
         """The entry that holds this key, if there is one."""
