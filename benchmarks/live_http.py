@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,16 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-PORT = 8765
+
+
+def free_port():
+    """A port that nobody listens on: two benchmarks may run on one machine."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+PORT = int(os.environ.setdefault("TETHER_BENCH_PORT", str(free_port())))  # the server's process finds it there
 PROBLEM = '''
 import numpy as np
 from tether import Problem
