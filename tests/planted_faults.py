@@ -1225,8 +1225,38 @@ LIVE_USE = (
     Fault(
         "live: a stop waits for the log",
         "advisor:Advisor.latch",
-        swap("math.inf, stop", "0.0, stop"),
+        swap("(stop, math.inf)", "(stop, 0.0)"),
         f"{LIVE}/test_orders.py::test_a_stop_holds_before_it_is_logged",
+    ),
+    Fault(
+        "live: a stop that another process announced is not heard",
+        "advisor:Advisor._hear",
+        swap("math.inf if entry is None else entry.seq", "0"),
+        f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
+    ),
+    Fault(
+        "live: a stop that was announced and not logged stays unlogged",
+        "advisor:Advisor._hear",
+        drop("self._notes.append(stop)"),
+        f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
+    ),
+    Fault(
+        "live: a stop is announced to nobody",
+        "advisor:Advisor.log_stop",
+        drop("self._store.announce_stop(stop.model_dump_json())"),
+        f"{LIVE}/test_orders.py::test_a_stop_is_announced_before_it_is_logged_and_though_it_cannot_be",
+    ),
+    Fault(
+        "live: announcements that cannot be read are passed over",
+        "advisor:Advisor._stop_in_effect",
+        swap("UNHEARD", "None"),
+        f"{LIVE}/test_orders.py::test_an_announcement_that_cannot_be_read_is_a_stop_until_it_can",
+    ),
+    Fault(
+        "live: decisions without an outcome cost nothing",
+        "judge:_first_objection",
+        swap("ledger.claimed(question.under_way)", "ledger.in_window()"),
+        f"{LIVE}/test_guards.py::test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds",
     ),
     Fault(
         "live: a stop that cannot be logged is forgotten",

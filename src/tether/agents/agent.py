@@ -252,6 +252,11 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
             raise InputError("the penalised objective r − λ'c needs a cost with every outcome, but got None.")
         return None
     m, numbers = problem.constraints, as_numbers(cost)
+    if not all(problem.bounded) and np.asarray(cost).dtype.kind == "b":
+        raise InputError(
+            f"cost must be {m} finite number(s), but is {cost!r}: yes or no is a cost for "
+            'cost_kind="bounded". Did you mean a measurement? float(cost) says that it is one.'
+        )
     if numbers is None or numbers.shape not in ((m,), ()) or numbers.size != m or not np.isfinite(numbers).all():
         raise InputError(
             f"cost must be {m} finite number(s), but is {cost!r}. "

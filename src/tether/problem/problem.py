@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError, TetherError
-from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin, real_numbers
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import Limit, check_options
@@ -360,8 +360,7 @@ class Problem:
         cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d), baseline_cost (H, S)."""
-        starts = np.array(phi_0, dtype=np.float64)
-        ends = np.array(endpoints, dtype=np.float64)
+        starts, ends = real_numbers(phi_0), real_numbers(endpoints)
         if starts.ndim != 2 or ends.ndim != 3 or starts.shape != (ends.shape[0], ends.shape[2]):
             raise InputError(
                 f"from_rays needs phi_0 (S, d) and endpoints (S, N, d), but got {starts.shape}, {ends.shape}."
@@ -374,7 +373,7 @@ class Problem:
         cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """Finitely many actions over states 0..S-1: features (S, N, d), baseline_action (S,)."""
-        table = np.array(features, dtype=np.float64)
+        table = real_numbers(features)
         safe = np.asarray(baseline_action)
         if table.ndim != 3 or safe.shape != table.shape[:1] or safe.dtype.kind not in "iu":
             raise InputError(
