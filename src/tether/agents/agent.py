@@ -357,6 +357,11 @@ class LeastSquaresAgent:
         self.planned_growth = np.full((3, stages), -np.inf)
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
 
+    def relabel(self, cost: Origin, value: Origin) -> None:
+        """What evidence says of both radii from now on: for those who scale the radii of an agent that they hold."""
+        self.origins = (cost, value)
+        self._shown = tuple(self._shown_of(j) for j in range(self.problem.constraints))
+
     def _shown_of(self, j: int) -> tuple[float, float, float, float, Proof, Origin]:
         """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
         β's origin."""

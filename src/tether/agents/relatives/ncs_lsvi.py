@@ -99,7 +99,7 @@ class NcsLsvi(CertifiedAgent):
             gamma_norm=scale * np.array(problem.gamma_norm),
         )
         origin: Origin = "theorem" if scale == 1.0 else "tuned"
-        self.core.origins = (origin, origin if self.settings.value_radius == "theorem" else "tuned")
+        self.core.relabel(origin, origin if self.settings.value_radius == "theorem" else "tuned")
         self.draws = np.zeros(problem.horizon)
 
     def prepare(self, rng: np.random.Generator) -> None:
