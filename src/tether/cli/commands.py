@@ -43,7 +43,7 @@ FIGURES = {
     "figure2": "RSLUCB-QVI on Frozen Lake (section 5.2)",
 }
 
-PARTS = {"league": ("league", "league-mdp")}
+PARTS = {"league": ("league", "league-mdp", "league-axes")}
 """Studies that run together under one name: bandits and planners have other sizes."""
 
 

@@ -59,9 +59,9 @@ class Schedule(Spec):
 class Choice(Spec):
     """A world or an agent by name, with fixed options and a grid of options to vary.
 
-    Either may stay out of quick studies. An agent may have its own `units`, may play every instance `repeats` times or
-    only the `first` few, and may stay out of all worlds but `only` some, by their labels. `watches` are monitors of
-    the cost model that look on without stopping it.
+    Either may stay out of quick studies. A world may have other `episodes` than the rest. An agent may have its own
+    `units`, may play every instance `repeats` times or only the `first` few, and may stay out of all worlds but `only`
+    some, by their labels. `watches` are monitors of the cost model that look on without stopping it.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Choice(Spec):
     options: dict[str, Value] = {}
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     world_options: dict[str, Value] = {}
+    episodes: int | None = Field(default=None, ge=1)  # of a world; the study's unless given
     units: Schedule | None = None
     repeats: int = Field(default=1, ge=1)
     first: int | None = Field(default=None, ge=1)  # only so many of the study's seeds
@@ -130,7 +131,14 @@ class Study(Spec):
         if quick:
             small = self.quick or Quick(episodes=min(self.episodes, 1000), seeds=min(self.seeds, 3))
             agents = [{**agent.model_dump(), "repeats": 1} for agent in self.agents if agent.in_quick]
-            worlds = [world.model_dump() for world in self.worlds if world.in_quick]
+            worlds = [
+                {
+                    **world.model_dump(),
+                    "episodes": None if world.episodes is None else min(world.episodes, small.episodes),
+                }
+                for world in self.worlds
+                if world.in_quick
+            ]
             changes |= {"episodes": small.episodes, "seeds": small.seeds, "agents": agents, "worlds": worlds}
         return type(self).model_validate({**self.model_dump(), **changes})
 
