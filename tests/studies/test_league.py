@@ -1,6 +1,7 @@
 """The league in small: who enters where, how rivals are tuned, what the table says, and the anchors' own numbers."""
 
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -56,7 +57,7 @@ WORLDS = ["circulant τ=0.2", "circulant τ=0.5"]
 def results(tmp_path_factory):
     """The study with two rivals, run; and where."""
     folder = tmp_path_factory.mktemp("league")
-    study = league.entered(STUDY, folder / "tuning", InProcess(), ["roful", "safeopt"])
+    study = league.entered(STUDY, folder, InProcess(), ["roful", "safeopt"])
     runner.run_study(study, folder, InProcess())
     return load(folder)
 
@@ -105,7 +106,7 @@ def test_the_page_and_the_pictures_can_be_made(results):
 
     page = report.page([results])
     assert "ROFUL" in page and "The command of every cell" in page and "Performance profiles" in page
-    assert league.pareto(results, 40).startswith(b"\x89PNG")
+    assert all(picture.draw(40).startswith(b"\x89PNG") for picture in league.pictures(results))
     profiles = league.profile_chart(results)
     for panel in profiles.panels:
         assert all(
@@ -160,11 +161,98 @@ class Untold:
         return getattr(self._default, name)
 
 
+def test_who_cannot_play_is_said_with_the_reason(results):
+    """A bandit rule among planners, a tabular one without one-hot features, a mixture where costs are not linear."""
+    instances = league.instances_of(STUDY)
+    assert not any(league.refusals(instances, "slucb-qvi").values())
+    assert "bandit rule" in league.refusals(instances, "roful")["a planner's"]
+    assert set(league.refusals(instances, "dope").values()) == {
+        "is tabular: every feature must be one-hot, one coordinate per (s, a)."
+    }, "without the method's own name, so that reasons can be grouped"
+    twin = specs.parse(
+        'name = "x"\nepisodes = 5\nseeds = 1\n[[worlds]]\nname = "synthetic-twin"\n[[agents]]\nname = "opse"', "x"
+    )
+    assert "not linear" in league.refusals(league.instances_of(twin), "opse")["synthetic-twin"]
+    assert league.refusals(league.instances_of(twin), "doss") == {"synthetic-twin": ""}
+    absent = {
+        "roful": {"a planner's": "is a bandit rule."},
+        "safeopt": {"a planner's": "is a bandit rule.", WORLDS[0]: ""},
+    }
+    (results.folder / league.ABSENT).write_text(json.dumps(absent))
+    assert league.absentees(results) == {"a planner's": {"is a bandit rule.": ["ROFUL", "SafeOpt, linear kernel"]}}
+    assert "Cannot play here: ROFUL, SafeOpt, linear kernel: is a bandit rule." in league.markdown(results)
+    assert "Who cannot play in a planner&#x27;s" in "".join(league.table(results).html)
+
+
+AXIS = """
+name = "league-axes"
+episodes = 8
+seeds = 1
+
+[[worlds]]
+name = "synthetic"
+label = "noise {noise}"
+options = { rays = 4, states = 2 }
+grid = { noise = [0.01, 0.1] }
+
+[[agents]]
+name = "slucb-qvi"
+label = "Tether, all defaults"
+
+[[agents]]
+name = "always-safe"
+label = "Always a₀"
+"""
+
+
+def test_an_axis_is_played_by_theorems_alone_and_drawn(tmp_path):
+    study = league.entered(specs.parse(AXIS, "x"), tmp_path, InProcess(), ["doss"])
+    assert [agent.options for agent in study.agents] == [{}, {}, {}] and not (tmp_path / "tuning").exists()
+    runner.run_study(study, tmp_path, InProcess())
+    results = load(tmp_path)
+    assert league.axes_of(results) == {"noise": [(0.01, "noise 0.01"), (0.1, "noise 0.1")]}
+    assert league.charts(results) == []
+    (picture,) = league.pictures(results)
+    assert picture.draw(40).startswith(b"\x89PNG")
+
+
+def test_worlds_of_a_study_may_have_other_numbers_of_episodes(tmp_path):
+    text = (
+        AXIS.replace("options = { rays", "episodes = 5\noptions = { rays") + '\n[[worlds]]\nname = "not-star-convex"\n'
+    )
+    study = specs.parse(text, "x")
+    assert [world.episodes for world in study.resized(quick=True).worlds] == [5, None]
+    runner.run_study(study, tmp_path, InProcess())
+    found = {cell.label: (cell.episodes, cell["regret"].shape[1]) for cell in load(tmp_path).cells}
+    assert set(found.values()) == {(5, 5), (8, 8)}
+
+
+def test_a_budget_per_episode_is_judged_by_its_own_optimum(tmp_path):
+    """Streaming: the best policy of the budget earns what the planner says, and an episode may be over the budget."""
+    from tether.lab.simulate import best_values
+    from tether.lab.worlds.cmdp import random_cmdp, streaming
+    from tether.lab.worlds.planning import optimal_episode_policy
+
+    world = streaming()
+    best = best_values(world, mixes=True)
+    np.testing.assert_array_equal(best, optimal_episode_policy(world).values[0])
+    assert best[0] > optimal_safe_policy(world).values[0, 0], "a budget for the episode allows more than one per step"
+    text = (
+        SPEC.replace("episodes = 60", "episodes = 6").split("[[worlds]]")[0]
+        + '[[worlds]]\nname = "streaming"\n[[agents]]\nname = "lsvi-ucb"\n'
+    )
+    (cell,) = cells_of(specs.parse(text, "x"))
+    assert cell.own == "episode" and cell.limits == "episode", "all are judged by what the world limits"
+    hard = random_cmdp(np.random.default_rng(0))
+    agent = AGENTS.get("opse").build(hard, {"episodes": 5}, np.random.default_rng(0))
+    assert agent.margin > 0.0, "its safe policy is the least costly one, as in the paper, and not a_0 everywhere"
+
+
 def test_a_method_of_somebody_else_is_in_the_league_by_its_row(monkeypatch):
     kind = AgentKind.of_method(Untold)
     monkeypatch.setitem(AGENTS.shipped, "somebodys", lambda: kind)
     assert "somebodys" in league.rivals() and registry.row_of("somebodys") is Untold.row
-    assert league.worlds_for(STUDY, "somebodys") == [*WORLDS, "a planner's"]
+    assert league.refusals(league.instances_of(STUDY), "somebodys") == dict.fromkeys([*WORLDS, "a planner's"], "")
     study = STUDY.joined_by(["somebodys"]).narrowed(["somebodys"], ["a planner's"])
     (cell,) = cells_of(study)
     assert cell.own == "episode" and "own_excess" in cell.column_names
@@ -288,6 +376,6 @@ def test_ours_is_three_times_below_roful_on_their_draws_without_a_violation(name
 
 
 def test_the_published_league_is_a_study_that_can_be_checked():
-    for name in ("league", "league-mdp"):
+    for name in ("league", "league-mdp", "league-axes"):
         study = specs.paper_study(name)
         assert study.quick is not None and study.agents[0].name == "slucb-qvi"

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from tether import InputError, Problem
+from tether import MissingExtra, Problem
 from tether.agents.relatives import methods
 from tether.agents.relatives.ppo_lagrangian import PpoConfig, PpoLagrangian, Price
 from tether.agents.testing import SmallWorld, check_agent, play
@@ -22,7 +22,7 @@ def test_a_price_moves_by_its_rate_toward_the_excess():
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"pip install \"tether-rl\[league-deep\]\""):
+    with pytest.raises(MissingExtra, match=r"pip install \"tether-rl\[league-deep\]\""):
         PpoLagrangian(SmallWorld(finite=True).problem)
     assert PpoLagrangian in list(methods()), "its row is there all the same"
 

@@ -1,8 +1,6 @@
 """PPO with a Lagrangian on Stable-Baselines3: the deep row, what "safe RL" means to most who train networks."""
 
-import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,17 +11,18 @@ from tether.agents.agent import Fact
 from tether.agents.outcome_order import CostOutcome
 from tether.agents.relatives import Row
 from tether.agents.relatives.episodic import EpisodicAgent, EpisodicConfig
-from tether.errors import InputError
+from tether.errors import imported
 from tether.problem.problem import Problem
 from tether.records import Array, Transition
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Adam's names for the means of gradients and of their squares."""
 
+FLATTENED = ("observations", "actions", "values", "log_probs", "advantages", "returns")
+"""What a rollout buffer holds by steps and environments, and minibatches by steps alone."""
+
 GAE = 0.95
 """λ of generalised advantage estimation: the default of Stable-Baselines3."""
-
-INSTALL = 'pip install "tether-rl[league-deep]"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +55,9 @@ class Learner:
     """
 
     def __init__(self, observation_space: Any, actions: int, *, seed: int) -> None:
-        try:
-            import stable_baselines3
-            import torch
-        except ImportError:
-            raise InputError(f"PPO needs PyTorch and Stable-Baselines3, which are not installed: {INSTALL}.") from None
         import gymnasium
-        from stable_baselines3.common.logger import Logger
+
+        torch, sb3 = (imported(package, "league-deep") for package in ("torch", "stable_baselines3"))
 
         class Spaces(gymnasium.Env[Any, Any]):
             """The spaces alone: nothing is ever played in it."""
@@ -72,10 +67,11 @@ class Learner:
 
         self.torch = torch
         torch.set_num_threads(1)  # sums in one order, and studies run in parallel already
-        with seeded(seed):
+        with torch.random.fork_rng(devices=[]):  # its first weights come from the global generator
+            torch.manual_seed(seed)
             # an episode ends at its horizon and no value lies beyond it: no discount
-            self.ppo = stable_baselines3.PPO("MlpPolicy", Spaces(), gamma=1.0, device="cpu", seed=seed)
-        self.ppo.set_logger(Logger(None, []))
+            self.ppo = sb3.PPO("MlpPolicy", Spaces(), gamma=1.0, device="cpu")
+        self.ppo.set_logger(sb3.common.logger.Logger(None, []))
 
     @property
     def state(self) -> Array:
@@ -91,6 +87,7 @@ class Learner:
 
     @state.setter
     def state(self, state: Array) -> None:
+        """Go on from a state."""
         policy, at = self.ppo.policy, 0
         values = self.torch.as_tensor(state, dtype=self.torch.float32)
         policy.optimizer.state.clear()
@@ -111,12 +108,26 @@ class Learner:
         normalised: Array = table / table.sum(axis=1, keepdims=True)
         return normalised
 
-    def improve(self, rollout: Rollout, prices: Array, seed: int) -> None:
-        """One update of PPO on the penalised rewards, at prices λ (M,)."""
+    def improve(self, rollout: Rollout, prices: Array, rng: np.random.Generator) -> None:
+        """One update of PPO on the penalised rewards, at prices λ (M,); `rng` draws the minibatches."""
         from stable_baselines3.common.buffers import RolloutBuffer
 
+        class Shuffled(RolloutBuffer):  # type: ignore[misc, unused-ignore]
+            """Minibatches from our generator; the original takes them from numpy's global one."""
+
+            generator_ready: bool
+
+            def get(self, batch_size: int | None = None) -> Iterator[Any]:
+                """All steps once, in a new order."""
+                order, size = rng.permutation(self.buffer_size), batch_size or self.buffer_size
+                for name in () if self.generator_ready else FLATTENED:
+                    setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+                self.generator_ready = True
+                for start in range(0, len(order), size):
+                    yield self._get_samples(order[start : start + size])
+
         ppo, torch, count = self.ppo, self.torch, len(rollout.actions)
-        buffer = RolloutBuffer(count, ppo.observation_space, ppo.action_space, "cpu", gamma=1.0, gae_lambda=GAE)
+        buffer = Shuffled(count, ppo.observation_space, ppo.action_space, "cpu", gamma=1.0, gae_lambda=GAE)
         penalised = (rollout.rewards - rollout.costs @ prices) / (1.0 + prices.sum())
         with torch.no_grad():
             given = ppo.policy.obs_to_tensor(rollout.observations)[0]
@@ -132,24 +143,7 @@ class Learner:
             )
         buffer.compute_returns_and_advantage(last_values=torch.zeros(1), dones=np.ones(1))
         ppo.rollout_buffer = buffer
-        with seeded(seed):
-            ppo.train()
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators, from which Stable-Baselines3 draws, and put them back afterwards."""
-    import torch
-    from stable_baselines3.common.utils import set_random_seed
-
-    numbers, others = np.random.get_state(), random.getstate()  # noqa: NPY002 - theirs, not ours
-    try:
-        with torch.random.fork_rng(devices=[]):
-            set_random_seed(seed)
-            yield
-    finally:
-        np.random.set_state(numbers)  # noqa: NPY002
-        random.setstate(others)
+        ppo.train()
 
 
 class Price:
@@ -254,7 +248,7 @@ class PpoLagrangian(EpisodicAgent):
         budget = self.problem.horizon * np.array(self.problem.threshold)
         self.learner.state = self.network
         self.price.follow(rollout.costs.sum(axis=0) / max(1, int(rollout.first.sum())) - budget)
-        self.learner.improve(rollout, self.price.values, int(self.rng.integers(2**31)))
+        self.learner.improve(rollout, self.price.values, self.rng)
         self.network, self.table, self.memory = self.learner.state, np.zeros(0), []
 
     def learn(self, transition: Transition, fact: Fact | None) -> list[CostOutcome]:
