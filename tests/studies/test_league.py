@@ -13,7 +13,7 @@ from tether.agents.relatives import RelativeConfig, Row
 from tether.lab import registry, runner, specs
 from tether.lab.books import load
 from tether.lab.cells import cells_of, instance_hash
-from tether.lab.engines import InProcess
+from tether.lab.engines import InProcess, make_engine
 from tether.lab.registry import AGENTS, AgentKind
 from tether.lab.simulate import OwnConstraint, simulate_any
 from tether.lab.studies import anchors, league, view_of
@@ -180,7 +180,10 @@ def test_who_cannot_play_is_said_with_the_reason(results):
     }
     (results.folder / league.ABSENT).write_text(json.dumps(absent))
     assert league.absentees(results) == {"a planner's": {"is a bandit rule.": ["ROFUL", "SafeOpt, linear kernel"]}}
-    assert "Cannot play here: ROFUL, SafeOpt, linear kernel: is a bandit rule." in league.markdown(results)
+    assert "- ROFUL · SafeOpt, linear kernel: is a bandit rule." not in league.markdown(results), "nobody plays there"
+    absent["roful"][WORLDS[1]] = "is tired."
+    (results.folder / league.ABSENT).write_text(json.dumps(absent))
+    assert "Cannot play here:\n\n- ROFUL: is tired." in league.markdown(results)
     assert "Who cannot play in a planner&#x27;s" in "".join(league.table(results).html)
 
 
@@ -214,6 +217,23 @@ def test_an_axis_is_played_by_theorems_alone_and_drawn(tmp_path):
     assert league.charts(results) == []
     (picture,) = league.pictures(results)
     assert picture.draw(40).startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_league_resumes_and_is_the_same_on_ray(tmp_path):
+    """Tuning, scales and runs: bit for bit; and what is finished is not run again."""
+    pytest.importorskip("ray", reason="the extra tether-rl[ray] is not installed")
+    study, digests, scales = STUDY.resized(quick=True).narrowed((), WORLDS[:1]), [], []
+    for engine in (InProcess(), make_engine("ray", 1)):
+        folder = tmp_path / engine.name
+        entered = league.entered(study, folder, engine, ["roful", "doss"])
+        runner.run_study(entered, folder, engine)
+        digests.append(load(folder).digest())
+        scales.append(league.tuned_scales(load(folder / "tuning")))
+    assert digests[0] == digests[1] and scales[0] == scales[1]
+    next((folder / "runs").iterdir()).unlink()
+    again = runner.run_study(league.entered(study, folder, InProcess(), ["roful", "doss"]), folder, InProcess())
+    assert again.ran == 1 and not again.failures and load(folder).digest() == digests[0]
 
 
 def test_worlds_of_a_study_may_have_other_numbers_of_episodes(tmp_path):

@@ -333,7 +333,7 @@ def table(results: Results) -> Table:
         )
         body = "\n".join(_page_row(one) for one in here)
         pages.append(html_table(f"League in {world}", caption, heads, body, words=3))
-        missing = "".join(f"<li>{escape(', '.join(who))}: {escape(why)}</li>" for why, who in absent[world].items())
+        missing = "".join(f"<li>{escape(' · '.join(who))}: {escape(why)}</li>" for why, who in absent[world].items())
         pages.append(f"<details><summary>Who cannot play in {escape(world)}</summary><ul>{missing}</ul></details>")
     pages += [_commands(rows)]
     lines = [_line(one) for one in rows]
@@ -430,7 +430,9 @@ def markdown(results: Results) -> str:
         here = [one for one in rows if one["world"] == world]
         own = "episodes over the budget" if here[0]["limits"] == "episode" else "own constraint broken"
         lines += [
-            f"**{world}** (instance `{here[0]['instance']}`, {here[0]['seeds']} × {here[0]['episodes']:,} episodes)",
+            f"### {world}",
+            "",
+            f"Instance `{here[0]['instance']}`, {here[0]['seeds']} seeds × {here[0]['episodes']:,} episodes.",
             "",
             f"| method | promises | regret | violations | runs | {own} | decisions/s | radius |",
             "|---|---|---|---|---|---|---|---|",
@@ -441,8 +443,8 @@ def markdown(results: Results) -> str:
             f"{one['own_broken']:,} | {number(one['decisions_per_second'])} | {_radius(one)} |"
             for one in here
         ]
-        missing = [f"{', '.join(who)}: {why.rstrip('.')}" for why, who in absent[world].items()]
-        lines += ["", *(["Cannot play here: " + "; ".join(missing) + ".", ""] if missing else [])]
+        missing = [f"- {' · '.join(who)}: {why}" for why, who in absent[world].items()]
+        lines += ["", *(["Cannot play here:", "", *missing, ""] if missing else [])]
     return "\n".join(lines)
 
 
@@ -672,6 +674,7 @@ def overall(results: Results, dpi: int) -> bytes:
     """A dot per method by its theorem, one tuned: share of runs with a violation, mean regret over always a_0's."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     rows = rows_of(results)
     floor, dots = _relative(rows), []
@@ -681,27 +684,26 @@ def overall(results: Results, dpi: int) -> bytes:
         regret = float(np.mean([one["regret_mean"] / floor[one["world"]] for one in mine if one["world"] in floor]))
         title = row_for(method).title + (", tuned" if tuned else "") + f" ({counted(len(mine), 'world')})"
         dots.append((share, regret, title, method, mine[0]["cost_radius_origin"] == "theorem" and not tuned))
+    dots.sort()
     with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(11.0, 7.0), layout="constrained")
+        figure = Figure(figsize=(11.0, 6.5), layout="constrained")
         ax = figure.subplots()
         low, high = min(y for _, y, *_ in dots), max(y for _, y, *_ in dots)
-        ax.set(xlim=(-0.03, 1.35), ylim=(low - 0.06, high + 0.06))
-        for x, y, _, method, filled in dots:
-            hue, size = _hue(method), 11 if method in OWN_METHODS else 7
-            ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
-        ordered = sorted(dots, key=lambda dot: (round(dot[0] * 5), dot[1]))
-        for column in dict.fromkeys(round(x * 5) for x, *_ in ordered):
-            here = [dot for dot in ordered if round(dot[0] * 5) == column]
-            heights = spread([(y - low) / (high - low + 0.12) for _, y, *_ in here], 0.031)
-            right = max(x for x, *_ in here) + 0.03
-            for (x, y, title, method, _), height in zip(here, heights, strict=True):
-                at = low + height * (high - low + 0.12)
-                ax.plot([x + 0.008, right - 0.004], [y, at], color=QUIET, lw=0.4)
-                weight = "bold" if method in OWN_METHODS else "normal"
-                ax.text(right, at, title, fontsize=7.5, color=INK, va="center", fontweight=weight)
+        ax.set(xlim=(-0.03, 1.06), ylim=(low - 0.1 * (high - low), high + 0.1 * (high - low)))
         ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
-        ax.set_xlabel("share of runs that broke the world's limit at least once (filled: radius of its theorem)")
+        for x in dict.fromkeys(x for x, *_ in dots):
+            here = [(place, dot) for place, dot in enumerate(dots, start=1) if dot[0] == x]
+            heights = spread([(dot[1] - low) / (high - low) for _, dot in here], 0.032)
+            for (place, (_, y, _, method, filled)), height in zip(here, heights, strict=True):
+                hue, ours, at = _hue(method), method in OWN_METHODS, low + height * (high - low)
+                ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=11 if ours else 7, zorder=3)
+                ax.plot([x + 0.008, x + 0.018], [y, at], color=QUIET, lw=0.4)
+                weight = "bold" if ours else "normal"
+                ax.text(x + 0.02, at, str(place), fontsize=7.5, color=INK, va="center", fontweight=weight)
+        ax.set_xlabel("share of runs that broke the world's limit at least once (filled: certified by its theorem)")
         ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
+        marks = [Line2D([], [], linestyle="", label=f"{place}  {dot[2]}") for place, dot in enumerate(dots, start=1)]
+        figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
         return _png(figure, dpi)
 
 
@@ -734,7 +736,8 @@ def axes_picture(results: Results, dpi: int) -> bytes:
     looks = dict(zip(names, styles_of(names), strict=True))
     across = min(4, max(1, len(axes)))
     with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(3.4 * across, 3.0 * -(-len(axes) // across) + 1.0), layout="constrained")
+        size = max(9.0, 3.4 * across), 3.0 * -(-len(axes) // across) + 1.0
+        figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(-(-len(axes) // across), across, squeeze=False).ravel()
         for ax, points in zip(panels, axes.values(), strict=False):
             for name in names:
@@ -748,7 +751,9 @@ def axes_picture(results: Results, dpi: int) -> bytes:
                     fill = look.light if one["broken"] == 0 else "white"
                     ax.plot([x], [y], "o", color=look.light, mfc=fill, ms=5, zorder=3)
             ax.set_xticks(range(len(points)), [str(value) for value, _ in points])
-            ax.set_title(points[0][1].rsplit(" ", 1)[0], loc="left", fontsize=9, fontweight="bold")
+            ax.set_title(
+                points[0][1].removesuffix(str(points[0][0])).rstrip(" =:"), loc="left", fontsize=9, fontweight="bold"
+            )
             ax.axhline(1.0, color=QUIET, lw=0.6)
             ax.set_ylim(-1.0, 2.5)
         for ax in panels[len(axes) :]:

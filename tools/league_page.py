@@ -1,0 +1,45 @@
+"""Put a run of the league into the documentation: docs/league-tables.md is written anew, pictures are copied.
+
+tether reproduce league
+python tools/league_page.py out
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+TITLES = {
+    "league": "Bandits (H = 1)",
+    "league-mdp": "Planners",
+    "league-axes": "Axes of difficulty, by theorems alone",
+}
+HEAD = """# The league's tables
+
+Written by `python tools/league_page.py` from a run of `{command}`; [The league](league.md) says what is compared.
+Regret: mean and 95 % interval over seeds. Violations: steps whose true expected cost is over τ, in all runs
+together; runs: in how many. Own constraint broken: in steps, or in episodes where a method or a world limits those.
+Every cell is made by
+
+    {command} --agent NAME --world "TITLE OF THE TABLE"
+"""
+
+
+def main(out: Path) -> None:
+    """Take what a run has written."""
+    folders = {
+        study: next((out / name for name in (study, f"{study}-quick") if (out / name).is_dir()), None)
+        for study in TITLES
+    }
+    quick = any(folder is not None and folder.name.endswith("-quick") for folder in folders.values())
+    parts = [HEAD.format(command="tether reproduce league" + " --quick" * quick)]
+    for study, folder in folders.items():
+        if folder is not None:
+            parts += [f"## {TITLES[study]}", (folder / "figures" / f"{study}.md").read_text("utf-8").strip()]
+            for picture in (folder / "figures").glob(f"{study}*.png"):
+                shutil.copy(picture, DOCS / picture.name)
+    (DOCS / "league-tables.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "out"))
