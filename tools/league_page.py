@@ -8,6 +8,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from tether.lab.books import load
+from tether.lab.studies import league
+
 DOCS = Path(__file__).parents[1] / "docs"
 TITLES = {
     "league": "Bandits (H = 1)",
@@ -27,17 +30,15 @@ Every cell is made by
 
 def main(out: Path) -> None:
     """Take what a run has written."""
-    folders = {
-        study: next((out / name for name in (study, f"{study}-quick") if (out / name).is_dir()), None)
-        for study in TITLES
-    }
-    quick = any(folder is not None and folder.name.endswith("-quick") for folder in folders.values())
-    parts = [HEAD.format(command="tether reproduce league" + " --quick" * quick)]
-    for study, folder in folders.items():
-        if folder is not None:
-            parts += [f"## {TITLES[study]}", (folder / "figures" / f"{study}.md").read_text("utf-8").strip()]
-            for picture in (folder / "figures").glob(f"{study}*.png"):
-                shutil.copy(picture, DOCS / picture.name)
+    found = {study: folder for study in TITLES for folder in (out / f"{study}-quick", out / study) if folder.is_dir()}
+    quick = " --quick" if any(folder.name.endswith("-quick") for folder in found.values()) else ""
+    results = {study: load(folder) for study, folder in found.items()}
+    rows = [row for one in results.values() for row in league.table(one).rows]
+    parts = [HEAD.format(command="tether reproduce league" + quick), "## Methods", league.methods_markdown(rows)]
+    for study, one in results.items():
+        parts += [f"## {TITLES[study]}", league.markdown(one).strip()]
+        for picture in (one.folder / "figures").glob(f"{study}*.png"):
+            shutil.copy(picture, DOCS / picture.name)
     (DOCS / "league-tables.md").write_text("\n\n".join(parts) + "\n", "utf-8")
 
 

@@ -378,8 +378,12 @@ def _line(one: dict[str, Any]) -> Sequence[str]:
     )
 
 
+def _excess(one: dict[str, Any]) -> float:
+    """The largest c − τ of a step that was over τ."""
+    return float(one["worst_cost"]) if one["violations_total"] else 0.0
+
+
 def _page_row(one: dict[str, Any]) -> str:
-    excess = one["worst_cost"] if one["violations_total"] else 0.0
     low, high = number(one["regret_low"]), number(one["regret_high"])
     mark = "zero" if one["violations_total"] == 0 else "some"
     return (
@@ -387,7 +391,7 @@ def _page_row(one: dict[str, Any]) -> str:
         f"<td>{escape(TRACKS[one['track']])}<small>{escape(one['constraint'])}</small></td>"
         f"<td>{number(one['regret_mean'])}<small>{low} to {high}</small></td>"
         f'<td class="{mark}">{one["violations_total"]:,}</td><td>{one["violating_runs"]} of {one["seeds"]}</td>'
-        f"<td>{number(excess)}</td><td>{one['own_broken']:,}</td><td>{number(one['decisions_per_second'])}</td>"
+        f"<td>{number(_excess(one))}</td><td>{one['own_broken']:,}</td><td>{number(one['decisions_per_second'])}</td>"
         f'<td class="text">{escape(_radius(one))}</td><td class="text">{escape(one["told"])}</td>'
         f'<td class="text">{escape(one["source"])}</td></tr>'
     )
@@ -434,17 +438,29 @@ def markdown(results: Results) -> str:
             "",
             f"Instance `{here[0]['instance']}`, {here[0]['seeds']} seeds × {here[0]['episodes']:,} episodes.",
             "",
-            f"| method | promises | regret | violations | runs | {own} | decisions/s | radius |",
-            "|---|---|---|---|---|---|---|---|",
+            f"| method | promises | regret | violations | runs | worst excess | {own} | decisions/s | radius |",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
         lines += [
             f"| {_bold(one)} | {one['track']} | {number(one['regret_mean'])} ({number(one['regret_low'])} to "
             f"{number(one['regret_high'])}) | {one['violations_total']:,} | {one['violating_runs']} | "
-            f"{one['own_broken']:,} | {number(one['decisions_per_second'])} | {_radius(one)} |"
+            f"{number(_excess(one))} | {one['own_broken']:,} | {number(one['decisions_per_second'])} | {_radius(one)} |"
             for one in here
         ]
         missing = [f"- {' · '.join(who)}: {why}" for why, who in absent[world].items()]
         lines += ["", *(["Cannot play here:", "", *missing, ""] if missing else [])]
+    return "\n".join(lines)
+
+
+def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """Who is in these rows: what each promises, what it is told, where its rule was read, and its anchor."""
+    lines = ["| method | promises | told beside the Problem | rule read in | anchor |", "|---|---|---|---|---|"]
+    for method in dict.fromkeys(one["method"] for one in rows):
+        about = row_for(method)
+        lines.append(
+            f"| {about.title}<br>{about.citation} | {TRACKS[about.track]}: {about.constraint} | {about.told} | "
+            f"{about.source} | {about.anchor} |"
+        )
     return "\n".join(lines)
 
 
