@@ -25,6 +25,8 @@ together; runs: in how many. Own constraint broken: in steps, or in episodes whe
 Every cell is made by
 
     {command} --agent NAME --world "TITLE OF THE TABLE"
+
+(Frozen Lake, OPSE's linear instances and most axes are part of a quick look only if they are named so.)
 """
 
 

@@ -160,7 +160,7 @@ def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dic
         witness = OwnConstraint(world, info.own, episodes)
         kept = simulate_any(world, agent, episodes, streams, clock.progress, witness)
     elif isinstance(world, LinearMDP) and not info.watches:
-        if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
+        if isinstance(agent, LeastSquaresAgent) and not agent.mixes and not world.ended.any():
             kept = simulate(world, agent, episodes, streams, clock.progress)
         else:
             kept = simulate_any(world, agent, episodes, streams, clock.progress)

@@ -148,7 +148,10 @@ class Study(Spec):
         return [world.named(varied) for world in self.worlds for _, varied in world.combinations()]
 
     def narrowed(self, agents: Sequence[str], worlds: Sequence[str]) -> Self:
-        """The same study with some of its agents, by name or label, and some of its worlds, by label; [] is all."""
+        """The same study with some of its agents, by name or label, and some of its worlds, by label; [] is all.
+
+        A world that is asked for is played in a quick look, too.
+        """
         for what, wanted, known in (
             ("agent", agents, [name for each in self.agents for name in (each.name, each.label)]),
             ("world", worlds, self.world_labels),
@@ -161,7 +164,7 @@ class Study(Spec):
             data["agents"] = [each for each in data["agents"] if {each["name"], each["label"]} & set(agents)]
         if worlds:
             data["worlds"] = [
-                {**world.model_dump(), "label": world.named(varied), "options": options, "grid": {}}
+                {**world.model_dump(), "label": world.named(varied), "options": options, "grid": {}, "in_quick": True}
                 for world in self.worlds
                 for options, varied in world.combinations()
                 if world.named(varied) in worlds
