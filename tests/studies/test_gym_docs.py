@@ -30,13 +30,16 @@ PAGES = {
     "docs/later-effects.md": Page(["0.7"], "print(on_board(1.0, 0.0))"),
     "docs/check.md": Page(["holds", "True"], "print(report.ok)"),
     "docs/own-algorithm.md": Page(
-        ["Greedy True", "SafeLts True"],
+        ["Greedy True", "SafeLts True", "Greedy enters"],
         """
 from tether import synthetic
 for kind in (Greedy, SafeLts):
     own = kind(synthetic(np.random.default_rng(0), states=3, rays=4, dimension=3, horizon=1).problem)
     own.plan()
     print(kind.__name__, own.act(0, 0).cost_bound <= 0.5)
+from tether.agents.testing import SmallWorld, check_agent
+check_agent(Greedy, ".", worlds=[SmallWorld(finite=True)])
+print(GREEDY.row.title, "enters")
 """,
     ),
     "docs/state-spaces.md": Page(["lean"], "agent.act(0, 0.37)\nprint(agent.config.backup)"),

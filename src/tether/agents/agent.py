@@ -364,6 +364,11 @@ class LeastSquaresAgent:
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
         self.time: float | None = None  # of the decision at hand, if that was said
 
+    def relabel(self, cost: Origin, value: Origin) -> None:
+        """What evidence says of both radii from now on: for those who scale the radii of an agent that they hold."""
+        self.origins = (cost, value)
+        self._shown = tuple(self._shown_of(j) for j in range(self.problem.constraints))
+
     def _shown_of(self, j: int) -> tuple[float, float, float, float, Proof, Origin]:
         """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
         β's origin."""

@@ -16,6 +16,7 @@ OWN = {
     "twins": "twins",
     "league": "league",
     "league-mdp": "league",
+    "league-axes": "league",
 }
 """Studies that a file shows, each its own or that of its kind."""
 OTHERS = {"episode": "figure1", "unit": "figure2"}
