@@ -1,4 +1,4 @@
-"""Run notebooks as they are printed, and store in them what they print: `python tools/notebooks.py docs/notebooks/*.ipynb`.
+"""Run notebooks as they are printed, and store in them what they print: `python tools/notebooks.py NOTEBOOK …`.
 
 Each runs in a fresh interpreter, in its own folder, from the first cell to the last; pictures are files that its cells
 write beside it. `page` makes of it what the site shows.

@@ -96,9 +96,16 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift: δ, B, ε, ρ and others, as in
-            Problem.
-        limit, exceedance, noise_scales: what τ limits, as in Problem.
+        confidence: δ, as in Problem, and so are the others up to noise_scales.
+        gamma_norm: B ≥ ‖γ*‖, or one per constraint; None takes √d.
+        feature_norm: an upper bound on ‖φ‖.
+        tight_baseline: what to do where the safe action leaves no gap under τ.
+        gap_floor: a gap under τ that the safe action is known to leave where its cost is unknown.
+        misfit: ε, how far costs may be from linear.
+        drift: ρ, how far γ* may move with each decision.
+        limit: what τ limits, the expected cost or the realised one.
+        exceedance: η, how often a realised cost may exceed τ.
+        noise_scales: whether the noise grows with the length that is played.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for dictionaries and the like.
