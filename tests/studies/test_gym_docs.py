@@ -95,7 +95,9 @@ def test_every_page_with_code_is_run_or_says_why_not():
     assert with_code == {*PAGES, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] if page.endswith(".ipynb") else []) for page in PAGES]
+)
 def test_the_code_of_a_page_runs_as_printed_in_a_fresh_interpreter(page, tmp_path):
     """All of it, in the order of the page, with nothing before it; what is shown as printed is printed."""
     wanted = PAGES[page]

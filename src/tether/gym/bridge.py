@@ -424,7 +424,7 @@ class Bridge:
     def describe(self) -> str:
         """One line for people: the environment, its actions and its features."""
         kind = "rays in a box of actions" if self.has_rays else "list of actions"
-        name = getattr(getattr(self.env, "spec", None), "id", None) or str(self.env)  # without the chain of its wrappers
+        name = getattr(getattr(self.env, "spec", None), "id", None) or str(self.env)  # not the chain of wrappers
         return f"{name}: H = {self.problem.horizon}, {kind}, {self.action_sets.features.describe()}"
 
     @property

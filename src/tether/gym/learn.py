@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Never
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
@@ -193,7 +194,7 @@ def learn(
 
 def _several(env: Any) -> list[Any]:
     """The environments that `learn` was given: of a list, of a vector whose parts can be stepped alone, or just one."""
-    together = hasattr(env, "num_envs") and hasattr(env, "envs")
+    together = isinstance(env, VectorEnv) and hasattr(env, "envs")
     several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
     if not several:
         raise InputError("env is an empty list: give at least one environment.")
