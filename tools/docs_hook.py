@@ -1,4 +1,4 @@
-"""MkDocs hooks: notebooks become pages, and long names in tables break where a reader expects it."""
+"""MkDocs hooks: notebooks become pages, long names in tables break where a reader expects it, pictures open alone."""
 
 import re
 import sys
@@ -12,6 +12,7 @@ from notebooks import page
 
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CODE = re.compile(r"(<code>)([^<]*)(</code>)")
+PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 
 
 def on_files(files: Files, config: Any, **_: object) -> Files:
@@ -28,9 +29,11 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Mark the places where the code in table cells may break: after a dot, slash, colon or underscore."""
+    """Mark where the code in table cells may break: after a dot, slash, colon or underscore. Link pictures to
+    themselves: on a phone a figure of three panels can be read only alone."""
 
     def mark(code: re.Match[str]) -> str:
         return code.group(1) + re.sub(r"(?<=\w)((?:::|[./_])(?=\w))", r"\1<wbr>", code.group(2)) + code.group(3)
 
+    html = PICTURE.sub(lambda picture: f'<a href="{picture.group(1)}">{picture.group()}</a>', html)
     return CELL.sub(lambda cell: CODE.sub(mark, cell.group()), html)
