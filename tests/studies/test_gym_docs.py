@@ -48,9 +48,9 @@ for kind in (Greedy, SafeLts):
 ITS_OUTPUT_IS_SHOWN = ("README.md", "docs/notebooks/quickstart.ipynb")
 """Pages that show what their code prints, in blocks of text; every line of them is printed."""
 ELSEWHERE = {
-    "docs/tutorial.md": "test_service_start.py runs its files",
-    "docs/service.md": "needs a service, and a system to apply actions to",
-    "docs/frozen-lake.md": "needs a finished study",
+    "docs/tutorial.md": "test_example.py of the service runs its files",
+    "docs/service.md": "test_example.py of the service runs it in front of one",
+    "docs/frozen-lake.md": "needs a finished study; test_figure2.py calls what it calls",
     "docs/notebooks/motor.ipynb": "needs gym-electric-motor: a slow test runs it where that is installed",
 }
 """Pages whose code cannot run by itself in a fresh interpreter, and why."""
