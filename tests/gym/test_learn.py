@@ -409,7 +409,17 @@ def test_gymnasiums_own_pendulum_is_read_from_its_spaces():
     result = run(env, 8, features=psi, safe_action=[0.0], threshold=0.3, cost=cost, **told)
     assert result.problem.dimension == 4 * 3
     assert len(result.reward) == 40
+    assert result.summary().startswith("Pendulum-v1: H = 5, rays in a box of actions")  # without the chain of wrappers
     assert (result.cost <= 0.3).all()
+
+
+def test_features_of_a_box_are_called_as_the_user_called_them():
+    def heat_of(observation, torque):
+        return [0.7, 0.1 * float(torque[0])]
+
+    told = {"safe_action": [0.0], "targets": [[2.0]], "threshold": 0.6, "noise": 0.05, "horizon": 2}
+    bridge = Bridge(gymnasium.make("Pendulum-v1"), features=heat_of, cost=lambda o, a, n, i: 0.5, **told)
+    assert bridge.describe() == "Pendulum-v1: H = 2, rays in a box of actions, heat_of(state, action): 2 features"
 
 
 def test_several_environments_share_one_learner_and_take_turns():

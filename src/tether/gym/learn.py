@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Never
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
@@ -98,11 +99,19 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, drift_per: δ, B, ε, ρ and
-            others, as in Problem.
+        confidence: δ, as in Problem, and so are the others up to noise_scales.
+        gamma_norm: B ≥ ‖γ*‖, or one per constraint; None takes √d.
+        feature_norm: an upper bound on ‖φ‖.
+        tight_baseline: what to do where the safe action leaves no gap under τ.
+        gap_floor: a gap under τ that the safe action is known to leave where its cost is unknown.
+        misfit: ε, how far costs may be from linear.
+        drift: ρ, how far γ* may move with each decision, or each second.
+        drift_per: "decision" or "second".
         time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
             function (observation, info) -> seconds.
-        limit, exceedance, noise_scales: what τ limits, as in Problem.
+        limit: what τ limits, the expected cost or the realised one.
+        exceedance: η, how often a realised cost may exceed τ.
+        noise_scales: whether the noise grows with the length that is played.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for dictionaries and the like.
@@ -190,7 +199,7 @@ def learn(
 
 def _several(env: Any) -> list[Any]:
     """The environments that `learn` was given: of a list, of a vector whose parts can be stepped alone, or just one."""
-    together = hasattr(env, "num_envs") and hasattr(env, "envs")
+    together = isinstance(env, VectorEnv) and hasattr(env, "envs")
     several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
     if not several:
         raise InputError("env is an empty list: give at least one environment.")
