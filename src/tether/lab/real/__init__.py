@@ -1,0 +1,74 @@
+"""Worlds that nobody here wrote, one file each: other people's simulators with a limit, and what a user declares of them.
+
+`tether reproduce real` plays them; tether.lab.studies.real shows what came out. Each file ends with its `WORLD`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from tether.errors import InputError, TetherError, nearest
+
+NAMES = ("motor", "motor-twin", "buildings", "reactor", "bolus")
+"""What `world` may be called; "-" is "_" in the name of its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealWorld:
+    """One world: how to make it, what is declared of it, and how people speak of it.
+
+    Attributes:
+        name, title: as in NAMES, and for people.
+        needs: modules that must be importable, with the requirement that brings them, as in requirements-real.txt.
+        cells: variants of the world (a building and its weather, a patient, a motor): seed s plays cell s mod n.
+        horizon, episodes: H, and how many episodes a run has; every method gets H · episodes steps.
+        make_env: (cell, seed) -> a Gymnasium environment. Its step puts the observed costs (M,) into info["cost"], where
+            they differ from the truth the true expected costs (M,) into info["true_cost"], and what the picture shows
+            into info["signals"], one number for each of `signals`. All randomness comes from reset(seed=…).
+        declare: cell -> keyword arguments of `tether.Bridge`: features, safe_action, threshold, noise, gamma_norm,
+            misfit, reward_range, names, … (horizon is set from here). What a user has to know and write.
+        learning: further keyword arguments of `tether.learn`, such as stationary=True.
+        setup: the functions and classes that a user writes for `declare`; their lines are counted.
+        truth: whether info says the true cost of a step, and why in a few words; "" if violations are observed ones.
+        gain, reward_scale: the unit in which gain is told ("kWh a day"), and how many of them one unit of reward summed
+            over an episode is.
+        signals: (name, unit) of what the picture shows, the limited quantity first.
+        limits: (low, high) of the first signal, in its unit; None where there is none on that side.
+        penalty: λ' of the penalised methods: r − λ' Σ_j max(0, z_j − τ_j) / τ_j, in units of the scaled reward.
+    """
+
+    name: str
+    title: str
+    needs: Mapping[str, str]
+    cells: tuple[str, ...]
+    horizon: int
+    episodes: int
+    make_env: Callable[[str, int], Any]
+    declare: Callable[[str], dict[str, Any]]
+    learning: Mapping[str, Any] = field(default_factory=dict)
+    setup: tuple[Any, ...] = ()
+    truth: str = ""
+    gain: str = "reward an episode"
+    reward_scale: float = 1.0
+    signals: tuple[tuple[str, str], ...] = ()
+    limits: tuple[float | None, float | None] = (None, None)
+    penalty: float = 1.0
+
+    def cell_of(self, seed: int) -> str:
+        """The variant that a seed plays."""
+        return self.cells[seed % len(self.cells)]
+
+
+def find_world(name: str) -> RealWorld:
+    """A world by name; says what to install where its packages are missing."""
+    if name not in NAMES:
+        raise InputError(f"there is no real world {name!r}{nearest(name, NAMES)}")
+    world: RealWorld = import_module(f"tether.lab.real.{name.replace('-', '_')}").WORLD
+    lacking = [requirement for module, requirement in world.needs.items() if find_spec(module) is None]
+    if lacking:
+        raise TetherError(
+            f"{world.title} needs {', '.join(lacking)}: `make real` installs it into .venv-real and runs the study."
+        )
+    return world
