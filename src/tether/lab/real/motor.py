@@ -1,9 +1,9 @@
 """Motor: the current of a DC motor of gym-electric-motor (Paderborn University) follows a reference, and must not trip.
 
-`Cont-CC-PermExDc-v0`, its physics, reference and limit as they are: 60 V supply, 210 A limit at which the package ends the
-episode, a step of 0.1 ms. Reward: its own weighted error, squared. The next current is linear in current and voltage, by
-coefficients (resistance, inductance, flux) that the learner is not told. In the twin the winding is another one from
-half-way on.
+`Cont-CC-PermExDc-v0`, its physics, reference and limit as they are: 60 V supply, 210 A limit at which the package ends
+the episode, a step of 0.1 ms. Reward: its own weighted error, squared. The next current is linear in current and
+voltage, by coefficients (resistance, inductance, flux) that the learner is not told. In the twin the winding is another
+one from half-way on.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ HORIZON, EPISODES = 20, 100
 REWOUND = {"r_a": 32e-3, "l_a": 9.5e-6}
 """The twin's winding from half-way on: twice the resistance and half the inductance of the package's motor."""
 SPEED_VOLTAGE = 0.275
-"""The voltage, as a share of the supply, that holds the current where it is: back-EMF at 100 rad/s, from the data sheet."""
+"""The back-EMF at 100 rad/s as a share of the supply, from the data sheet: the voltage at which the current decays."""
 
 
 class Motor(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -53,7 +53,8 @@ class Motor(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _rewind(self) -> None:
         """Another winding, in the package's own parameters and model matrix."""
-        motor = self.env.unwrapped.physical_system.electrical_motor
+        unwrapped: Any = self.env.unwrapped
+        motor = unwrapped.physical_system.electrical_motor
         motor._motor_parameter = {**motor.motor_parameter, **REWOUND}
         motor._update_model()
 
@@ -75,8 +76,8 @@ def features(observation: Array, voltage: Array) -> Array:
 
 
 def voltages(observation: Array) -> list[Array]:
-    """61 voltages around the one that holds the current."""
-    return [np.array([SPEED_VOLTAGE + share]) for share in np.linspace(-0.3, 0.3, 61)]
+    """31 voltages around the safe one."""
+    return [np.array([SPEED_VOLTAGE + share]) for share in np.linspace(-0.3, 0.3, 31)]
 
 
 def declare(cell: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Reactor: the concentration in a stirred tank of pc-gym (Imperial College London) follows a set point, and stays cool.
+"""Reactor: the concentration in a stirred tank of pc-gym (Imperial College London) follows a set point, not too hot.
 
-Its model `cstr` as it is: an exothermic reaction that a jacket cools, 0.26 min a step. The tank must stay between 319 and
-327 K at every step; the coolant is set to 295-302 K. Set points and starts are drawn by the seed. The next temperature is
-close to quadratic in temperature and concentration, and linear in the coolant: what is left is declared as a misfit.
+Its model `cstr` as it is: an exothermic reaction that a jacket cools, 0.26 min a step. The tank must stay between 319
+and 327 K at every step; the coolant is set to 295-302 K. Set points and starts are drawn by the seed. The next
+temperature is close to quadratic in temperature, concentration and coolant: what is left is declared as a misfit.
 """
 
 from typing import Any
@@ -22,12 +22,13 @@ COOLANT = (295.0, 302.0)
 
 
 class Reactor(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The environment with starts and set points of the seed, and both limits of the temperature as costs in [-1, 1]."""
+    """The environment with starts and set points of the seed, and both limits of the temperature as costs."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.action_space = spaces.Box(*COOLANT, (1,), np.float64)
         self.observation_space = spaces.Box(0.0, 500.0, (3,), np.float64)
+        self.tank: Any = env
         self._rng = np.random.default_rng(0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
@@ -36,8 +37,8 @@ class Reactor(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._rng = np.random.default_rng(seed)
         first, second = self._rng.uniform(0.855, 0.9, 2)
         start = [self._rng.uniform(0.88, 0.905), self._rng.uniform(320.5, 323.0), first]
-        self.env.SP = {"Ca": [first] * (HORIZON // 2 + 1) + [second] * (HORIZON // 2 + 1)}
-        self.env.env_params["x0"] = np.array(start)
+        self.tank.SP = {"Ca": [first] * (HORIZON // 2 + 1) + [second] * (HORIZON // 2 + 1)}
+        self.tank.env_params["x0"] = np.array(start)
         answer, info = self.env.reset()
         return np.array(answer, dtype=np.float64), dict(info)
 
@@ -45,10 +46,10 @@ class Reactor(gymnasium.Wrapper[Any, Any, Any, Any]):
         """A quarter of a minute."""
         answer, reward, *_ = self.env.step(np.asarray(action, dtype=np.float64))
         seen = np.array(answer, dtype=np.float64)
-        seen[2] = self.env.SP["Ca"][self.env.t]  # the package shows the set point of the step before
+        seen[2] = self.tank.SP["Ca"][self.tank.t]  # the package shows the set point of the step before
         share = (seen[1] - (COLD + HOT) / 2.0) / ((HOT - COLD) / 2.0)
         told = {"cost": np.array([share, -share]), "signals": (seen[1], seen[0], seen[2])}
-        return seen, float(reward), False, self.env.t >= HORIZON, told
+        return seen, float(reward), False, self.tank.t >= HORIZON, told
 
 
 def make_env(cell: str, seed: int) -> Reactor:
@@ -86,7 +87,7 @@ def coolants(observation: Array) -> list[Array]:
 
 def safe_coolant(observation: Array) -> Array:
     """A proportional controller that keeps the tank at 321.7 K."""
-    return np.clip([298.2 - 2.0 * (observation[1] - 321.7)], *COOLANT)
+    return np.array([min(max(298.2 - 2.0 * (observation[1] - 321.7), COOLANT[0]), COOLANT[1])])
 
 
 def declare(cell: str) -> dict[str, Any]:
