@@ -38,7 +38,8 @@ class RealWorld:
         truth: whether info says the true cost of a step, and why in a few words; "" if violations are observed ones.
         gain, reward_scale: the unit in which gain is told ("kWh a day"), and how many of them one unit of reward summed
             over an episode is.
-        signals: (name, unit) of what the picture shows, the limited quantity first.
+        signals: (name, unit) of what the picture shows: the limited quantity, and in its unit what it should follow;
+            or the limited one, another one, and what that one should follow.
         limits: (low, high) of the first signal, in its unit; None where there is none on that side.
         penalty: what the penalised methods subtract from the reward of a step that is over τ, in units of reward_range.
     """

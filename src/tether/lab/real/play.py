@@ -177,7 +177,7 @@ PRICE_RATE = 0.5
 """How fast PPO-Lagrangian's price rises: by this much of the reward's range per rollout that is over in every step."""
 
 
-def _ppo(world: RealWorld, env: Recorder, told: dict[str, Any], seed: int, adaptive: bool) -> dict[str, str]:
+def train_ppo(world: RealWorld, env: Recorder, told: dict[str, Any], seed: int, adaptive: bool) -> dict[str, str]:
     """Stable-Baselines3's PPO with its defaults but for ROLLOUT, on normalised observations and actions in [-1, 1]."""
     from gymnasium.wrappers import FlattenObservation, RescaleAction
     from stable_baselines3 import PPO
@@ -209,12 +209,12 @@ def _ppo(world: RealWorld, env: Recorder, told: dict[str, Any], seed: int, adapt
 
 def ppo(world: RealWorld, env: Recorder, told: dict[str, Any], seed: int) -> dict[str, str]:
     """PPO on the priced reward."""
-    return _ppo(world, env, told, seed, adaptive=False)
+    return train_ppo(world, env, told, seed, adaptive=False)
 
 
 def ppo_lagrangian(world: RealWorld, env: Recorder, told: dict[str, Any], seed: int) -> dict[str, str]:
     """PPO with a price that rises as long as steps are over τ: dual ascent on E[share of steps over τ] <= 0."""
-    return _ppo(world, env, told, seed, adaptive=True)
+    return train_ppo(world, env, told, seed, adaptive=True)
 
 
 METHODS: dict[str, Method] = {
