@@ -15,7 +15,7 @@ from tether.errors import InputError, TetherError, nearest
 if TYPE_CHECKING:
     from tether.lab.specs import Study
 
-NAMES = ("motor", "motor-twin", "buildings", "reactor", "bolus")
+NAMES = ("motor", "motor-twin", "reactor")
 """What `world` may be called; "-" is "_" in the name of its file."""
 
 
