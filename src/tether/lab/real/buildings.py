@@ -83,8 +83,7 @@ class Plant:
         power: what the unit of each zone can heat or cool, in W (n,).
         slope: K that one W raises its own zone by in a step (n,).
         balance: from air, ground, sun and 1 to the power in W that holds each zone at the set-point (n, 4).
-        loss: W by which that power falls, over all zones, if the whole building is one K nearer to what it drifts to.
-        most: the largest such power of the whole building in the year of the weather file, in W.
+        capacity: heat in J that warms each zone by one K (n,).
         misfit: how far the next temperature of each zone may be from linear, in K (n,).
     """
 
@@ -92,8 +91,7 @@ class Plant:
     power: Array
     slope: Array
     balance: Array
-    loss: float
-    most: float
+    capacity: Array
     misfit: Array
 
     @property
@@ -101,12 +99,15 @@ class Plant:
         """How many zones."""
         return len(self.power)
 
-    def thermostat(self, observed: Array, shift: float) -> Array:
-        """Power of each zone as a part of what its unit can do (n,): what holds the set-point, and GAIN of the error."""
-        air, ground, sun = observed[self.zones : self.zones + 3]
-        error = SET_POINT + shift - observed[: self.zones]
-        watts = self.balance @ np.array([air, ground, sun, 1.0]) + GAIN * error / self.slope
-        return np.clip(watts / self.power, -1.0, 1.0)
+    def needed(self, outside: Array) -> Array:
+        """The power that holds each zone at the set-point, in W (n,), as air, ground and sun (3,) are observed."""
+        watts: Array = self.balance[:, :3] @ outside + self.balance[:, 3]
+        return watts
+
+    def stored(self, errors: Array, needed: Array) -> float:
+        """kWh in store: warmth while heat is needed, cold while cold is; less than 0 is borrowed from the building."""
+        wanted = np.clip(needed * self.slope / (GAIN * BAND), -1.0, 1.0)
+        return float((wanted * errors) @ self.capacity) / 3.6e6
 
 
 @lru_cache(maxsize=4)
@@ -126,7 +127,7 @@ def plant(cell: str) -> Plant:
         model, n = BuildingEnv(watt), watt["n"]
         by_people, by_power, by_outside = model.BD_d[:, 0], model.BD_d[:, 3 : 3 + n], model.BD_d[:, [2, 1, 3 + n]]
         outside = np.column_stack([watt["out_temp"], watt["ground_temp"], watt["ghi"]])  # (T, 3)
-        mean_heat, heat_slope, uneven_heat = heat_of_people(model)
+        mean_heat, uneven_heat = heat_of_people(model)
         still = (model.A_d.sum(axis=1) - 1.0) * SET_POINT + by_people * mean_heat
         balance = -np.linalg.solve(by_power, np.column_stack([by_outside, still]))
         needed = np.column_stack([outside, np.ones(len(outside))]) @ balance.T  # (T, n)
@@ -136,20 +137,19 @@ def plant(cell: str) -> Plant:
         activity = np.where((hour >= 8.0) & (hour < 18.0), DAY_HEAT, NIGHT_HEAT)
         parameters = ParameterGenerator(**told, full_occ=people, max_power=power, activity_sch=activity)
     late = np.abs(np.diff(outside, axis=0) @ by_outside.T).max(axis=0)
-    loss = float(np.linalg.solve(by_power, 1.0 - model.A_d.sum(axis=1) - by_people * heat_slope).sum())
-    most = float(np.abs(needed.sum(axis=1)).max())
-    return Plant(parameters, power, slope, balance, loss, most, late + by_people * uneven_heat)
+    capacity = 1.0 / np.diag(watt["B"][:, 2 : 2 + n])
+    return Plant(parameters, power, slope, balance, capacity, late + by_people * uneven_heat)
 
 
-def heat_of_people(model: Any) -> tuple[float, float, float]:
-    """Heat of a person in W: at the set-point, its slope per K, and how far it may be from that line within the band.
+def heat_of_people(model: Any) -> tuple[float, float]:
+    """Heat of a person in W: at the set-point, and how far it may be from a straight line within the band.
 
     BuildingEnv's formula bends with the mean temperature, and depends on the activity, which no feature knows.
     """
     error = np.linspace(-BAND, BAND, 81)
     heat = np.stack([model._calc_occupower(SET_POINT + error, activity) for activity in (DAY_HEAT, NIGHT_HEAT)])
     slope, middle = np.polyfit(error, heat.mean(axis=0), 1)
-    return float(middle), float(slope), float(np.abs(heat - middle - slope * error).max())
+    return float(middle), float(np.abs(heat - middle - slope * error).max())
 
 
 def ground_temperatures(weather: Path) -> list[float]:
@@ -160,10 +160,11 @@ def ground_temperatures(weather: Path) -> list[float]:
 
 
 class SetPoints(gymnasium.Env[Array, Array]):
-    """A building with its thermostats, as a Gymnasium environment: the action is the shift of the set-point in K.
+    """A building with its thermostats, as a Gymnasium environment: the action shifts the set-point of each zone, in K (n,).
 
-    Observed are the temperatures of the zones, air, ground, sun and heat of people, all but the first one step late, as BuildingEnv
-    reports them, and the power in kW that holds the set-point. A reset draws a day of the year; the reward is minus the kWh of a step.
+    Observed are the temperatures of the zones, then air, ground, sun and heat of people, which BuildingEnv reports one step late,
+    and the power in W that holds each zone at 22 °C. An episode starts at some moment of the year. The reward is the kWh that are
+    saved against holding 22 °C; what the building has in store counts, so that heat borrowed from its walls is none saved.
     """
 
     def __init__(self, cell: str) -> None:
@@ -171,62 +172,67 @@ class SetPoints(gymnasium.Env[Array, Array]):
 
         self.plant = plant(cell)
         self.building = BuildingEnv(self.plant.parameters)
-        self.action_space = gymnasium.spaces.Box(-LARGEST_SHIFT, LARGEST_SHIFT, (1,), dtype=np.float64)
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (self.plant.zones + 5,), dtype=np.float64)
+        n = self.plant.zones
+        self.action_space = gymnasium.spaces.Box(-LARGEST_SHIFT, LARGEST_SHIFT, (n,), dtype=np.float64)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2 * n + 4,), dtype=np.float64)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Midnight of some day, every zone at the set-point."""
-        super().reset(seed=seed)
-        state, _ = self.building.reset(seed=int(self.np_random.integers(365)))
+        """Some moment of the year, every zone at the set-point."""
+        if seed is not None:
+            self.building.reset(seed=seed)  # seeds its generator, and starts at the day of that number
+        state, _ = self.building.reset()  # starts anywhere
         return self._observe(state), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Five minutes with the set-point shifted by action[0]."""
-        share = self.plant.thermostat(self.observed, float(action[0]))
-        state, *_ = self.building.step(share)
-        seen = self._observe(state)
-        watts = float(np.abs(share) @ self.plant.power)
-        error = seen[: self.plant.zones] - SET_POINT
-        worst = SET_POINT + float(error[np.abs(error).argmax()])
-        info = {"cost": np.concatenate([error, -error]), "signals": (worst, float(action[0]), watts / 1000.0)}
-        return seen, -watts * SECONDS / 3.6e6, False, False, info
+        """Five minutes with shifted set-points. A thermostat adds GAIN of its error to the power that holds 22 °C."""
+        own, before, needed = self.plant, self.errors, self.needed
+        watts = np.clip(needed + GAIN * (action - before) / own.slope, -own.power, own.power)
+        state, *_ = self.building.step(watts / own.power)
+        seen, used = self._observe(state), float(np.abs(watts).sum())
+        saved = (np.abs(needed).sum() - used) * SECONDS / 3.6e6
+        saved += own.stored(self.errors, self.needed) - own.stored(before, needed)
+        worst = SET_POINT + float(self.errors[np.abs(self.errors).argmax()])
+        cost = np.concatenate([self.errors, -self.errors])
+        return seen, float(saved), False, False, {"cost": cost, "signals": (worst, used / 1000.0)}
 
     def _observe(self, state: Array) -> Array:
-        state = np.asarray(state, dtype=np.float64)
-        needed = self.plant.balance @ np.append(state[self.plant.zones : self.plant.zones + 3], 1.0)
-        self.observed: Array = np.append(state, needed.sum() / 1000.0)
-        return self.observed
+        n, seen = self.plant.zones, np.asarray(state, dtype=np.float64)
+        self.errors, self.needed = seen[:n] - SET_POINT, self.plant.needed(seen[n : n + 3])
+        return np.concatenate([seen, self.needed])
 
 
 class ZoneFeatures(ActionFeatures):
-    """φ(s, u) = (1, error of each zone, air, ground, sun, shift u; size of the need, size of the shift).
+    """φ(s, u) = (1, error of each zone, air, ground, sun, shift of each zone; what is stored, what is cut).
 
-    A zone's next temperature is linear in the first ones, up to the misfit. What energy is nearly linear in are the last two.
+    A zone's next temperature is linear in all but the last two, up to the misfit; the energy is linear in the last two.
     """
 
-    def __init__(self, zones: int, most: float) -> None:
-        self.zones, self.most = zones, most
-        self.dimension, self.label = zones + 7, f"{zones} zones, weather, shift"
+    def __init__(self, own: Plant) -> None:
+        self.zones, self.slope = own.zones, own.slope
+        self.dimension, self.label = 2 * own.zones + 6, f"{own.zones} zones, weather, shifts"
+        self.share = (1.0 / own.slope) / (1.0 / own.slope).sum()
 
     def batch(self, state: Any, actions: Sequence[Any]) -> Array:
         """(N, d)."""
-        n, shifts = self.zones, np.array(actions, dtype=np.float64).reshape(-1, 1) / LARGEST_SHIFT
+        n, shifts = self.zones, np.array(actions, dtype=np.float64).reshape(len(actions), -1) / LARGEST_SHIFT
         errors = np.clip((state[:n] - SET_POINT) / BAND, -FAR, FAR)
         air, ground = (state[n : n + 2] - SET_POINT) / 50.0
-        same = np.concatenate([[1.0], errors, [air, ground, state[n + 2]], [VALUE_WEIGHT * abs(state[-1]) / self.most]])
-        return np.concatenate([np.tile(same, (len(shifts), 1)), shifts, VALUE_WEIGHT * np.abs(shifts)], axis=1)
+        worth = VALUE_WEIGHT * self.share * np.clip(state[n + 4 :] * self.slope / (GAIN * BAND), -1.0, 1.0)
+        same = np.concatenate([[1.0], errors, [air, ground, state[n + 2], worth @ errors]])
+        return np.concatenate([np.tile(same, (len(shifts), 1)), shifts, shifts @ np.sign(worth)[:, None] * 0.1 / n], axis=1)
 
 
 FAR, VALUE_WEIGHT = 1.5, 0.1
 """Errors of zones beyond 1.5 bands look alike; and the weight of what only energy depends on."""
 
 
-def toward_drifting(loss: float) -> Callable[[Array], Array]:
-    """Where the ray ends: at the shift that needs no power at all, or at the largest one: observation -> (1, 1)."""
+def coasting(own: Plant) -> Callable[[Array], Array]:
+    """Where the ray ends: each zone's shift with which its unit rests in this step, or the largest: observation -> (1, n)."""
 
     def target(observed: Array) -> Array:
-        shift = np.clip(-1000.0 * observed[-1] / loss, -LARGEST_SHIFT, LARGEST_SHIFT)
-        return np.array([[shift if abs(shift) > 0.1 else 0.1]])
+        n = own.zones
+        coast = observed[:n] - SET_POINT - observed[n + 4 :] * own.slope / GAIN
+        return np.clip(coast, -LARGEST_SHIFT, LARGEST_SHIFT)[None]
 
     return target
 
@@ -234,22 +240,22 @@ def toward_drifting(loss: float) -> Callable[[Array], Array]:
 def declare(cell: str) -> dict[str, Any]:
     """What a user says of a building."""
     own = plant(cell)
-    n, largest = own.zones, own.most / 1000.0
+    n, largest = own.zones, float((GAIN * BAND / own.slope).sum() * SECONDS / 3.6e6)
     zones = [zone.name.title() for zone in own.parameters["zones"]]
     return {
-        "features": ZoneFeatures(n, largest),
-        "feature_norm": float(np.sqrt(5.1 + FAR**2 * n)),
-        "safe_action": [0.0],
-        "targets": toward_drifting(own.loss),
+        "features": ZoneFeatures(own),
+        "feature_norm": float(np.sqrt(4.0 + (1.0 + FAR**2) * n)),
+        "safe_action": [0.0] * n,
+        "targets": coasting(own),
         "threshold": (BAND,) * (2 * n),
         "noise": (SENSOR_NOISE,) * (2 * n),
         "gamma_norm": (LARGEST_EFFECT,) * (2 * n),
         "misfit": tuple(own.misfit.tolist() * 2),
-        "reward_range": (-1.2 * largest * SECONDS / 3600.0, 0.0),
+        "reward_range": (-largest, largest),
         "names": Names(
             constraints=[f"{zone}: {side} 22 °C" for side in ("above", "below") for zone in zones],
             cost_units=["K"] * (2 * n),
-            actions=["set-point toward free drift"],
+            actions=["let the building coast"],
         ),
     }
 
