@@ -31,6 +31,9 @@ from tether.records import Array, Decision, Reason, State, Transition
 
 AgentFactory = Callable[[Problem, np.random.Generator], Agent]
 
+VALUE_RIDGE = 1e-6
+"""λ of the value regression where `learn` chooses it: a direction counts as seen once its features sum to 10⁻³."""
+
 
 def learn(
     env: Any,
@@ -108,7 +111,7 @@ def learn(
             over its own coin. What a finite set without shared features needs to get anywhere. Needs baseline_cost.
         stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.
         config: every setting of the agent; by default plans are renewed in every episode for Discrete observations, and
-            when the information has doubled for others.
+            when the information has doubled for others, and values are explored by `learning_config`.
         agent: (problem, rng) -> an agent of your own, or a restored one, instead.
         watch: test the assumptions online (`tether.Monitor`); an alarm leaves only the safe action.
         check: first play the safe action for 1000 steps and run every test of `Bridge.check` on them; what fails is an
@@ -128,13 +131,13 @@ def learn(
         bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     if agent is None:
-        learner = _default_agent(bridge, rng, mixtures, stationary, config)
+        learner = default_agent(bridge, rng, mixtures=mixtures, stationary=stationary, config=config)
     elif mixtures or stationary or config is not None:
         raise InputError("mixtures, stationary and config choose Tether's agent, but agent=… brings its own.")
     else:
         learner = agent(bridge.problem, rng)
     if watch:
-        _watch(learner, bridge.problem)
+        attach_monitor(learner, bridge.problem)
     for name, count in (("episodes", episodes), ("compare", 0 if compare is None else compare)):
         if not (isinstance(count, int | np.integer) and count >= 0):
             raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
@@ -207,17 +210,28 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     return env
 
 
-def _default_agent(
-    bridge: Bridge, rng: np.random.Generator, mixtures: bool, stationary: bool, config: SlucbConfig | None
+def learning_config(*, listed: bool) -> SlucbConfig:
+    """The settings that `learn` takes by itself; `listed`: whether observations are Discrete, so that they come back.
+
+    Its own value radius and ridge (docs/own-environment.md): optimism for directions that were never seen, and what was
+    seen is taken at its estimate. Features that a user scales to norm 1 are small in most directions, and a ridge of 1
+    would hide them for thousands of steps.
+    """
+    config = SlucbConfig(value_radius="unseen", value_ridge=VALUE_RIDGE)
+    return replace(config, backup="tables", replan="every-episode") if listed else config
+
+
+def default_agent(
+    bridge: Bridge, rng: np.random.Generator, *, mixtures: bool, stationary: bool, config: SlucbConfig | None
 ) -> Agent:
     """SLUCB-QVI or RSLUCB-QVI with the settings that suit the environment."""
     listed = isinstance(bridge.env.observation_space, spaces.Discrete)
-    chosen = config or (SlucbConfig(backup="tables", replan="every-episode") if listed else SlucbConfig())
+    chosen = config or learning_config(listed=listed)
     chosen = replace(chosen, pooled=chosen.pooled or stationary)
     return RslucbQvi(bridge.problem, chosen, rng=rng) if mixtures else SlucbQvi(bridge.problem, chosen)
 
 
-def _watch(agent: Agent, problem: Problem) -> None:
+def attach_monitor(agent: Agent, problem: Problem) -> None:
     """Attach the online tests to an agent that can carry them, has none, and has learned nothing yet."""
     if isinstance(agent, LeastSquaresAgent) and agent.watch is None and agent.data_version == 0:
         pooled = bool(getattr(getattr(agent, "config", None), "pooled", False))

@@ -1,15 +1,19 @@
-"""Worlds that nobody here wrote, one file each: other people's simulators with a limit, and what a user declares of them.
+"""Worlds that nobody here wrote, one file each: other people's simulators with a limit, and what a user declares.
 
-`tether reproduce real` plays them; tether.lab.studies.real shows what came out. Each file ends with its `WORLD`.
+`tether reproduce real` plays them; tether.lab.studies.real shows what came out. Each file ends with its `WORLD`, and
+imports its package only where an environment is made.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tether.errors import InputError, TetherError, nearest
+
+if TYPE_CHECKING:
+    from tether.lab.specs import Study
 
 NAMES = ("motor", "motor-twin", "buildings", "reactor", "bolus")
 """What `world` may be called; "-" is "_" in the name of its file."""
@@ -24,8 +28,8 @@ class RealWorld:
         needs: modules that must be importable, with the requirement that brings them, as in requirements-real.txt.
         cells: variants of the world (a building and its weather, a patient, a motor): seed s plays cell s mod n.
         horizon, episodes: H, and how many episodes a run has; every method gets H · episodes steps.
-        make_env: (cell, seed) -> a Gymnasium environment. Its step puts the observed costs (M,) into info["cost"], where
-            they differ from the truth the true expected costs (M,) into info["true_cost"], and what the picture shows
+        make_env: (cell, seed) -> a Gymnasium environment. Its step puts observed costs (M,) into info["cost"]; where
+            they differ from the truth, the true expected costs (M,) into info["true_cost"]; and what the picture shows
             into info["signals"], one number for each of `signals`. All randomness comes from reset(seed=…).
         declare: cell -> keyword arguments of `tether.Bridge`: features, safe_action, threshold, noise, gamma_norm,
             misfit, reward_range, names, … (horizon is set from here). What a user has to know and write.
@@ -34,9 +38,10 @@ class RealWorld:
         truth: whether info says the true cost of a step, and why in a few words; "" if violations are observed ones.
         gain, reward_scale: the unit in which gain is told ("kWh a day"), and how many of them one unit of reward summed
             over an episode is.
-        signals: (name, unit) of what the picture shows, the limited quantity first.
+        signals: (name, unit) of what the picture shows: the limited quantity, and in its unit what it should follow;
+            or the limited one, another one, and what that one should follow.
         limits: (low, high) of the first signal, in its unit; None where there is none on that side.
-        penalty: λ' of the penalised methods: r − λ' Σ_j max(0, z_j − τ_j) / τ_j, in units of the scaled reward.
+        penalty: what the penalised methods subtract from the reward of a step that is over τ, in units of reward_range.
     """
 
     name: str
@@ -61,14 +66,28 @@ class RealWorld:
         return self.cells[seed % len(self.cells)]
 
 
-def find_world(name: str) -> RealWorld:
-    """A world by name; says what to install where its packages are missing."""
+def described(name: str) -> RealWorld:
+    """A world by name, as it is described: its packages need not be there."""
     if name not in NAMES:
-        raise InputError(f"there is no real world {name!r}{nearest(name, NAMES)}")
+        raise InputError(f"there is no real world {name!r}{nearest(name, list(NAMES))}")
     world: RealWorld = import_module(f"tether.lab.real.{name.replace('-', '_')}").WORLD
+    return world
+
+
+def find_world(name: str) -> RealWorld:
+    """A world by name, ready to be played; says what to install where its packages are missing."""
+    world = described(name)
     lacking = [requirement for module, requirement in world.needs.items() if find_spec(module) is None]
     if lacking:
         raise TetherError(
             f"{world.title} needs {', '.join(lacking)}: `make real` installs it into .venv-real and runs the study."
         )
     return world
+
+
+def is_real(study: "Study") -> bool:
+    """Whether its worlds are those of this package; they are not mixed with others."""
+    real = [world.name in NAMES for world in study.worlds]
+    if any(real) and not all(real):
+        raise InputError(f"study {study.name!r} mixes real worlds with simulated ones: make two studies of it.")
+    return all(real)
