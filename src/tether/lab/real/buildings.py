@@ -1,8 +1,8 @@
-"""Buildings: SustainGym's BuildingEnv, 16 reference buildings in 17 climates. Move the set-point, keep every zone in its comfort band.
+"""Buildings: SustainGym's BuildingEnv (Caltech), 16 reference buildings in 17 climates, with the comfort band as limit.
 
-The thermostats of a building hold each zone at 22 °C; a learner may shift their set-point, so that less heat has to be moved. Every zone
-must stay within 22 ± 2 °C at every step of five minutes: two constraints a zone. The weather and the heat of people are observed one step
-late, which no feature can make up for: it is declared as misfit.
+Thermostats hold every zone of a building at 22 °C. A learner may shift their set-points, so that less heat has to be
+moved, while every zone stays within 22 ± 2 °C at every step of five minutes: two constraints a zone. The weather is
+observed one step late, and what people are doing not at all: no feature makes up for that, so it is declared as misfit.
 """
 
 import contextlib
@@ -73,9 +73,8 @@ AREA_OF_A_PERSON, DAY_HEAT, NIGHT_HEAT = 20.0, 120.0, 80.0
 STEPS_A_DAY, SECONDS, SENSOR_NOISE = 288, 300, 0.01
 """Of five minutes. Temperatures are read exactly; σ = 0.01 K is declared."""
 
-
 MOST_ZONES = 12
-"""So many zones are learned, those that need most; in larger buildings the others are left at 22 °C, and counted all the same."""
+"""So many zones are learned, those that need most power; the others of a larger building are left at 22 °C."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +122,7 @@ class Plant:
 
 @lru_cache(maxsize=4)
 def plant(cell: str) -> Plant:
-    """The building of a cell such as "OfficeSmall/Tucson", its units sized so that thermostats never saturate in the band."""
+    """The building of a cell such as "OfficeSmall/Tucson", with units that are large enough for the whole band."""
     from sustaingym.envs.building import BuildingEnv, ParameterGenerator
     from sustaingym.envs.building import utils as files
 
@@ -167,18 +166,18 @@ def heat_of_people(model: Any) -> tuple[float, float]:
 
 
 def ground_temperatures(weather: Path) -> list[float]:
-    """Monthly temperatures of the ground, half a metre deep, from the head of an EPW file: the package has none for Chicago."""
+    """Monthly temperatures of the ground, from the head of an EPW file: the package has none for Chicago."""
     with weather.open(encoding="utf-8", errors="replace") as lines:
         fields = next(line for line in lines if line.startswith("GROUND TEMPERATURES")).strip().split(",")
     return [float(field) for field in fields[6:18]]
 
 
 class SetPoints(gymnasium.Env[Array, Array]):
-    """A building with its thermostats, as a Gymnasium environment: the action shifts the set-points of k zones, in K (k,).
+    """A building with its thermostats, as a Gymnasium environment: the action shifts k set-points, in K (k,).
 
-    Observed are the temperatures of the zones, then air, ground, sun and heat of people, which BuildingEnv reports one step late,
-    and the power in W that holds each zone at 22 °C. An episode starts at some moment of the year. The reward is the kWh that are
-    saved against holding 22 °C; what the building has in store counts, so that heat borrowed from its walls is none saved.
+    Observed are the temperatures of the zones (n,), air, ground, sun and heat of people, which BuildingEnv reports one
+    step late, and the power in W that holds each zone at 22 °C (n,). An episode starts at some moment of the year. The
+    reward is the kWh that are saved against holding 22 °C; heat borrowed from the building itself is none saved.
     """
 
     def __init__(self, cell: str) -> None:
@@ -195,6 +194,8 @@ class SetPoints(gymnasium.Env[Array, Array]):
         if seed is not None:
             self.building.reset(seed=seed)  # seeds its generator, and starts at the day of that number
         state, _ = self.building.reset()  # starts anywhere
+        while self.building.epoch > self.building.length_of_weather - STEPS_A_DAY:  # else the year might end meanwhile
+            state, _ = self.building.reset()
         return self._observe(state), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -220,7 +221,7 @@ class SetPoints(gymnasium.Env[Array, Array]):
 class ZoneFeatures(ActionFeatures):
     """φ(s, u) = (1, error of each zone, air, ground, sun, shifts; what is stored, what is cut).
 
-    A zone's next temperature is linear in all but the last two, up to the misfit; energy is nearly linear in the last two.
+    A zone's next temperature is linear in all but the last two, up to the misfit; energy is nearly linear in those.
     """
 
     def __init__(self, own: Plant) -> None:
@@ -284,7 +285,7 @@ WORLD = RealWorld(
     name="buildings",
     title="Buildings (SustainGym)",
     needs={"sustaingym": "sustaingym==0.1.7", "pvlib": "pvlib==0.11.2"},
-    cells=tuple(f"{building}/{climate}" for climate in CLIMATES for building in BUILDINGS),
+    cells=tuple(f"{BUILDINGS[i % 16]}/{list(CLIMATES)[i % 17]}" for i in range(16 * 17)),
     horizon=24,
     episodes=60,
     make_env=lambda cell, seed: SetPoints(cell),
