@@ -230,8 +230,7 @@ for _name, _module in (("motor", "gym_electric_motor"), ("reactor", "pcgym")):
 
 RULES: dict[str, SlucbConfig | None] = {"learn's own": None, "remaining-1": SlucbConfig()}
 RULES |= {
-    f"unseen-{ridge:g}": SlucbConfig(value_radius="unseen", value_ridge=ridge)
-    for ridge in (1e-2, 1e-4, 1e-6, 1e-8)
+    f"unseen-{ridge:g}": SlucbConfig(value_radius="unseen", value_ridge=ridge) for ridge in (1e-2, 1e-4, 1e-6, 1e-8)
 }
 
 

@@ -1912,9 +1912,32 @@ EVALUATED = (
     ),
 )
 
+REAL = "tests/lab/real/test_play.py"
+
+REAL_WORLDS = (
+    Fault(
+        "real worlds: the observed cost is judged where the true one is known",
+        "lab.real.play:Recorder._write",
+        swap('info.get("true_cost", info["cost"])', 'info["cost"]'),
+        f"{REAL}::test_a_violation_is_a_true_cost_over_its_threshold",
+    ),
+    Fault(
+        "real worlds: a cost that is not a number is no violation",
+        "lab.real.play:Recorder._write",
+        swap("not (excess <= 0.0).all()", "(excess > 0.0).any()"),
+        f"{REAL}::test_a_violation_is_a_true_cost_over_its_threshold",
+    ),
+    Fault(
+        "real worlds: methods start from other states",
+        "lab.real.play:Recorder.reset",
+        swap("[self.seed, self.episode]", "[self.seed, self.episode, seed or 0]"),
+        f"{REAL}::test_an_episode_starts_alike_for_every_method_whatever_seed_it_asks_for",
+    ),
+)
+
 FAULTS = (
     SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + DRIFTS + LIKELIHOOD + ROUNDING + AGENTS + LAKES
-    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + WIZARD + LEAGUE
+    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + WIZARD + LEAGUE + REAL_WORLDS
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -243,8 +243,9 @@ def test_the_safe_action_alone_needs_no_cost_of_its_own():
 
 
 def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
-    assert run(Shop(), 1, **SHOP).agent.config == SlucbConfig(backup="tables", replan="every-episode")
-    assert run(Valve(), 1, **VALVE).agent.config == SlucbConfig(backup="lean", replan="on-growth")
+    own = {"value_radius": "unseen", "value_ridge": 1e-8}
+    assert run(Shop(), 1, **SHOP).agent.config == SlucbConfig(backup="tables", replan="every-episode", **own)
+    assert run(Valve(), 1, **VALVE).agent.config == SlucbConfig(backup="lean", replan="on-growth", **own)
     chosen = run(Shop(), 1, stationary=True, config=SlucbConfig(explorer="plain"), **SHOP).agent.config
     assert (chosen.explorer, chosen.pooled) == ("plain", True)
 

@@ -31,8 +31,8 @@ from tether.records import Array, Decision, Reason, State, Transition
 
 AgentFactory = Callable[[Problem, np.random.Generator], Agent]
 
-VALUE_RIDGE = 1e-6
-"""λ of the value regression where `learn` chooses it: a direction counts as seen once its features sum to 10⁻³."""
+VALUE_RIDGE = 1e-8
+"""λ of the value regression where `learn` chooses it, about √(rounding): a direction of length 10⁻⁴ counts as seen."""
 
 
 def learn(

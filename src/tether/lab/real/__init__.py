@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from tether.errors import InputError, TetherError, nearest
@@ -15,8 +16,8 @@ from tether.errors import InputError, TetherError, nearest
 if TYPE_CHECKING:
     from tether.lab.specs import Study
 
-NAMES = ("motor", "motor-twin", "buildings", "reactor", "bolus")
-"""What `world` may be called; "-" is "_" in the name of its file."""
+NAMES = tuple(module.name.replace("_", "-") for module in iter_modules(__path__) if module.name != "play")
+"""What a world may be called: the files of this package, "_" written as "-". `play` plays them."""
 
 
 @dataclass(frozen=True, kw_only=True)

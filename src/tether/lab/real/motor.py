@@ -16,7 +16,7 @@ from tether.lab.real import RealWorld
 from tether.problem.names import Names
 from tether.records import Array
 
-HORIZON, EPISODES = 20, 100
+HORIZON, EPISODES = 20, 30
 REWOUND = {"r_a": 32e-3, "l_a": 9.5e-6}
 """The twin's winding from half-way on: twice the resistance and half the inductance of the package's motor."""
 SPEED_VOLTAGE = 0.275

@@ -15,7 +15,7 @@ from tether.lab.real import RealWorld
 from tether.problem.names import Names
 from tether.records import Array
 
-HORIZON, EPISODES = 50, 40
+HORIZON, EPISODES = 50, 12
 COLD, HOT = 319.0, 327.0
 """Limits of the tank's temperature, K."""
 COOLANT = (295.0, 302.0)
