@@ -1942,13 +1942,13 @@ REAL_WORLDS = (
     Fault(
         "real worlds: heat borrowed from the building counts as saved",
         "lab.real.buildings:Plant.stored",
-        swap("/ 3.6e6", "* 0.0"),
+        swap("self.wanted(needed) * errors", "0.0 * errors"),
         "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
     ),
     Fault(
-        "real worlds: what the meter reads is taken for the truth",
+        "real worlds: the meter has no noise",
         "lab.real.bolus:Meals.step",
-        swap('"true_cost": true_cost', '"true_cost": cost'),
+        swap("true_cost + METER_NOISE * self.np_random.normal(size=2)", "true_cost"),
         "tests/lab/real/test_bolus.py::test_a_meal_costs_what_the_meter_reads_and_the_truth_is_told_apart",
     ),
 )

@@ -73,9 +73,11 @@ def test_energy_is_told_as_a_share_of_what_the_thermostats_use(monkeypatch):
 
     world = real.described("buildings")
     columns = {name: np.zeros((1, 48)) for name in ("violations", "excess", "alarm", "baseline", "signal_0")}
+    columns["signal_0"] = np.full((1, 48), 23.0)
+    columns["signal_0"][0, 3:5] = 24.1, 19.9  # too warm and too cold in zones that are not learned
     ours, safe = Books(columns, reward=np.full((1, 48), 0.05)), Books(columns, reward=np.zeros((1, 48)))
     safe["signal_1"] = np.full((1, 48), 6.0)
     ours["reward"][0, :24] = 9.0  # the first half does not count
     found = real_cells._variant(world, ours, safe, 5)
     assert (found["row"], found["column"]) == tuple(world.cells[5].split("/"))
-    assert found["gain"] == pytest.approx(10.0)
+    assert found["gain"] == pytest.approx(10.0) and found["violations"] == 2

@@ -25,7 +25,8 @@ def variants(results: Results) -> list[dict[str, Any]]:
     """One line per variant that both our learner and the safe action have played, over the second half of its episodes.
 
     A gain is shown if its 95% interval, paired by episode, is above 0. In buildings it is told in % of what the
-    thermostats use, over all zones; else in the world's own unit.
+    thermostats use, over all zones; else in the world's own unit. A violation is a step with a cost over its τ, or with
+    what the picture shows beyond its limits: in a building that is the worst of all zones, learned or not.
     """
     made = []
     for world, cells in places(results):
@@ -45,9 +46,15 @@ def _variant(world: RealWorld, ours: Cell, safe: Cell, seed: int) -> dict[str, A
     seen = Comparison(world.reward_scale * returns[0][half:], world.reward_scale * returns[1][half:], paired=True)
     used, unit = 1.0, world.gain
     if world.name == "buildings":
-        used, unit = 0.24 * float(safe["signal_1"][other].mean()), "% of the thermostats' energy"
+        power = float(safe["signal_1"][other][half * world.horizon :].mean())  # kW
+        used, unit = 0.24 * power, "% of the thermostats' energy"
     row, column = names_of(world.cell_of(seed))
     low, high = seen.interval
+    signal = ours["signal_0"][mine]
+    least, most = (
+        limit if limit is not None else side * np.inf for limit, side in zip(world.limits, (-1, 1), strict=True)
+    )
+    broken = (ours["violations"][mine] > 0.0) | ~((signal >= least) & (signal <= most))
     return {
         "world": world.name,
         "row": row,
@@ -56,13 +63,13 @@ def _variant(world: RealWorld, ours: Cell, safe: Cell, seed: int) -> dict[str, A
         "gain": seen.gain / used,
         "gain_low": low / used,
         "gain_high": high / used,
-        "violations": int(ours["violations"][mine].sum()),
+        "violations": int(broken.sum()),
         "worst_excess": float(ours["excess"][mine].max()),
         "alarm": bool(ours["alarm"][mine].any()),
         "safe_share": float(ours["baseline"][mine].reshape(-1)[half * world.horizon :].mean()),
         "safe_violations": int(safe["violations"][other].sum()),
-        "first": float(ours["signal_0"][mine].min()),
-        "last": float(ours["signal_0"][mine].max()),
+        "lowest": float(signal.min()),
+        "highest": float(signal.max()),
     }
 
 
