@@ -50,7 +50,9 @@ cisr: $(CISR)/.ready kernels
 # Worlds that nobody here wrote, in an environment of their own; it goes on where it stopped, and renews the docs' page.
 real: $(REAL)/.ready kernels
 	$(REAL)/bin/tether reproduce real
-	$(REAL)/bin/python tools/real_docs.py out/real
+	$(REAL)/bin/tether reproduce real-buildings
+	$(REAL)/bin/tether reproduce real-patients
+	$(REAL)/bin/python tools/real_docs.py out/real out/real-buildings out/real-patients
 
 test-real: $(REAL)/.ready kernels
 	$(REAL)/bin/pytest tests/lab/real -m "slow or not slow"

@@ -2130,6 +2130,24 @@ REAL_WORLDS = (
         swap("[self.seed, self.episode]", "[self.seed, self.episode, seed or 0]"),
         f"{REAL}::test_an_episode_starts_alike_for_every_method_whatever_seed_it_asks_for",
     ),
+    Fault(
+        "real worlds: a zone that is too cold costs nothing",
+        "lab.real.buildings:SetPoints.step",
+        swap("[errors, -errors]", "[errors, errors]"),
+        "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
+    ),
+    Fault(
+        "real worlds: heat borrowed from the building counts as saved",
+        "lab.real.buildings:Plant.stored",
+        swap("self.wanted(needed) * errors", "0.0 * errors"),
+        "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
+    ),
+    Fault(
+        "real worlds: the meter has no noise",
+        "lab.real.bolus:Meals.step",
+        swap("true_cost + METER_NOISE * self.np_random.normal(size=2)", "true_cost"),
+        "tests/lab/real/test_bolus.py::test_a_meal_costs_what_the_meter_reads_and_the_truth_is_told_apart",
+    ),
 )
 
 FAULTS = (

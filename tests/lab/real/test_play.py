@@ -168,7 +168,8 @@ def test_a_study_that_cannot_be_played_is_refused(stub, tmp_path, old, new, word
 @pytest.mark.parametrize("name", real.NAMES)
 def test_every_world_is_described_without_its_packages(name):
     world = real.described(name)
-    assert world.name == name and world.cells and world.needs and world.setup
+    assert world.name == name and world.cells and world.setup
+    assert world.needs or name == "bolus"  # whose answers are kept here
 
 
 @pytest.mark.slow

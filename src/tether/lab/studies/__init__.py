@@ -18,6 +18,8 @@ OWN = {
     "league-mdp": "league",
     "league-axes": "league",
     "real": "real",
+    "real-buildings": "real_cells",
+    "real-patients": "real_cells",
 }
 """Studies that a file shows, each its own or that of its kind."""
 OTHERS = {"episode": "figure1", "unit": "figure2", "step": "real"}
