@@ -33,6 +33,7 @@ FACTS = "tests/kernels/test_facts.py"
 TRIALS = "tests/kernels/test_likelihood.py"
 YES_NO = "tests/agents/test_likelihood.py"
 YES_NO_GATE = "tests/live/test_yes_no.py"
+LISTED = "tests/agents/test_listed.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
 ORDER = "tests/agents/test_outcome_order.py"
 RELATED = "tests/agents/relatives"
@@ -1607,6 +1608,30 @@ LIKELIHOOD = (
         "yes_no:YesNo._value",
         never("not missed <= MISSED * self._norm"),
         f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
+    ),
+    Fault(
+        "listed actions: multipliers that miss x count",
+        "listed:Listed.bound",
+        never("not left <= SPANS * self._norm"),
+        f"{LISTED}::test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none",
+    ),
+    Fault(
+        "listed actions: a negative multiplier takes the upper limit",
+        "listed:Listed.bound",
+        swap("np.maximum(y * low, y * high)", "y * high"),
+        f"{LISTED}::test_an_error_bar_counts_on_both_sides",
+    ),
+    Fault(
+        "listed actions: states where trajectories end count",
+        "problem:Problem.listed_features",
+        swap("np.isnan(self.final_reward_of(state))", "True"),
+        f"{LISTED}::test_states_where_trajectories_end_list_nothing",
+    ),
+    Fault(
+        "yes/no gate: listed actions are not looked at",
+        "gate:Gate._examine_yes_no",
+        swap("rows.and_boxes(terms.listed)", "rows"),
+        f"{YES_NO_GATE}::test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list",
     ),
     Fault(
         "yes/no gate: any bound passes",
