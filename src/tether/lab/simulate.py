@@ -44,8 +44,14 @@ from tether.lab.episodes import (
 )
 from tether.lab.specs import Schedule
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP, MisspecifiedMDP, Streams
-from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_costs, policy_values
-from tether.records import Array, Decision, StarAction, Transition
+from tether.lab.worlds.planning import (
+    optimal_episode_policy,
+    optimal_safe_mixture,
+    optimal_safe_policy,
+    policy_costs,
+    policy_values,
+)
+from tether.records import Array, Decision, StarAction, State, Transition
 
 EPISODES_A_BLOCK = 500
 """Episodes between two reports of progress."""
@@ -78,6 +84,17 @@ class Books(NamedTuple):
         return self.optimal_value - self.value
 
 
+def best_values(world: LinearMDP, mixes: bool) -> Array:
+    """V*_1 (S,): of the best policy within what the world limits; where that is every step, without mixtures or with
+    them."""
+    if world.limits == "episode":
+        best = optimal_episode_policy(world)
+    else:
+        best = optimal_safe_mixture(world) if mixes else optimal_safe_policy(world)
+    values: Array = best.values[0]
+    return values
+
+
 def truth_of(world: LinearMDP) -> Truth:
     """The arrays of a world, with its exact optimum."""
     return Truth(
@@ -87,7 +104,7 @@ def truth_of(world: LinearMDP) -> Truth:
         noise=np.array(world.noise_scale),
         initial=np.array(world.initial),
         threshold=np.array(world.problem.threshold),
-        optimal=optimal_safe_policy(world).values[0].copy(),
+        optimal=best_values(world, mixes=False).copy(),
     )
 
 
@@ -172,8 +189,10 @@ def simulate_any(
 ) -> Books:
     """Run any Agent. `optimism` is NaN: the protocol does not ask an agent for its own estimate of V."""
     linear = linear_of(world)
-    best = optimal_safe_mixture if getattr(agent, "mixes", False) else optimal_safe_policy
-    books, optimal = Books(*np.zeros((len(Books._fields), episodes))), best(linear).values[0]
+    books, optimal = (
+        Books(*np.zeros((len(Books._fields), episodes))),
+        best_values(linear, getattr(agent, "mixes", False)),
+    )
     books.optimism[:] = np.nan
     for episode in range(episodes):
         state = world.reset(streams)
@@ -185,6 +204,9 @@ def simulate_any(
         if witness is not None:
             witness.plan(episode, state, features)
         for step in range(linear.problem.horizon):
+            if linear.ended[state]:  # nothing is played any more
+                books.reward[episode] += linear.problem.final_reward_of(state) * (linear.problem.horizon - step)
+                break
             decision = agent.act(step, state)
             transition = _outcome(world, decision, streams, episode)
             agent.observe(transition)
@@ -213,14 +235,20 @@ def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
     if hasattr(agent, "planned_features") and not getattr(agent, "decides_afresh", False):
         planned: Array = agent.planned_features(range(world.state_count))
         return planned
-    if isinstance(agent, LeastSquaresAgent):
+    if isinstance(agent, LeastSquaresAgent) and not world.ended.any():
         return agent.peek_features(range(world.state_count), first)
     features = np.zeros((world.problem.horizon, world.state_count, world.problem.dimension))
-    # one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
-    ask = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
+    if hasattr(agent, "peek_feature"):
+        ask = agent.peek_feature
+    else:  # one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
+        asked = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
+
+        def ask(step: int, state: State) -> Array:
+            return asked(step, state).mean_feature
+
     for step in range(world.problem.horizon):
         for state in range(world.state_count) if step else (first,):
-            features[step, state] = ask(step, state).mean_feature
+            features[step, state] = world.phi_0[state] if world.ended[state] else ask(step, state)
     return features
 
 

@@ -57,6 +57,11 @@ def listed_sketches(problem: Problem) -> list[float]:
     return [sketch(problem.look_up(states[int(number)])) for number in chosen]
 
 
+def sketches_all(problem: Problem) -> bool:
+    """Whether `listed_sketches` leaves no state out."""
+    return problem.states is not None and len(problem.states) <= LISTED
+
+
 def is_same(one: Sequence[float], two: Sequence[float]) -> bool:
     """Whether two lists of numbers agree but for rounding; unknown numbers (NaN) agree with each other."""
     return len(one) == len(two) and bool(np.isclose(one, two, rtol=SAME, atol=SAME, equal_nan=True).all())
@@ -104,8 +109,8 @@ def _difference(found: KnownState, made: DecisionMade) -> str:
 
 
 def _sampled(store: Store) -> list[DecisionMade]:
-    """Decisions at evenly spaced places of the log."""
-    end = store.head().seq
-    places = np.unique(np.linspace(0, max(0, end - PER_PLACE), PLACES).astype(np.int64)).tolist()
+    """Decisions at evenly spaced places of the log, as far as it is not archived."""
+    start, end = store.archived(), store.head().seq
+    places = np.unique(np.linspace(start, max(start, end - PER_PLACE), PLACES).astype(np.int64)).tolist()
     entries = [entry for place in places for entry in store.read(place, PER_PLACE)]
     return [DecisionMade.read(entry.genuine()) for entry in entries if entry.kind == DecisionMade.kind]
