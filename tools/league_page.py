@@ -4,6 +4,7 @@ tether reproduce league
 python tools/league_page.py out
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -41,7 +42,8 @@ def main(out: Path) -> None:
         parts += [f"## {TITLES[study]}", league.markdown(one).strip()]
         for picture in (one.folder / "figures").glob(f"{study}*.png"):
             shutil.copy(picture, DOCS / picture.name)
-    (DOCS / "league-tables.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+    text = re.sub(r"(?<=[γθμ])\*", r"\\*", "\n\n".join(parts))  # a star, not emphasis
+    (DOCS / "league-tables.md").write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":
