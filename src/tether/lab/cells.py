@@ -11,6 +11,7 @@ import numpy as np
 
 from tether.errors import AssumptionError, InputError, TetherError
 from tether.lab.books import CellInfo
+from tether.lab.real import is_real
 from tether.lab.registry import AGENTS, WORLDS, checked_options
 from tether.lab.simulate import World, linear_of
 from tether.lab.specs import Choice, Study, spec_hash
@@ -47,6 +48,10 @@ class Place(NamedTuple):
 
 def places_of(study: Study) -> Iterator[Place]:
     """Every world of the study at every point of its grid."""
+    if is_real(study):
+        raise InputError(
+            f"nothing is known of the worlds of study {study.name!r} but by playing them: use Bridge.check."
+        )
     for choice in study.worlds:
         for options, varied in choice.combinations():
             checked = checked_options(f"world {choice.name!r}", options, WORLDS.get(choice.name).options)
@@ -57,6 +62,10 @@ def places_of(study: Study) -> Iterator[Place]:
 
 def cells_of(study: Study) -> list[CellInfo]:
     """Every cell of the study, checked: its options are known, its world and its agent can be built."""
+    if is_real(study):
+        from tether.lab.real.play import cells_of as real_cells
+
+        return real_cells(study)
     cells = []
     for place in places_of(study):
         instances: dict[str, World] = {}

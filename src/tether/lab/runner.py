@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-import tether
 from tether.agents.agent import LeastSquaresAgent
 from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
@@ -34,7 +33,7 @@ from tether.lab.simulate import (
     simulate_stepwise,
     simulate_units,
 )
-from tether.lab.specs import Schedule, Study, spec_hash
+from tether.lab.specs import Schedule, Study, source_hash, spec_hash
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.records import Array
 
@@ -117,16 +116,8 @@ class StudyRun:
     failures: list[Failure] = field(default_factory=list)
 
 
-def code_digest() -> str:
-    """A hash of the sources that numbers depend on: results of other code are redone, not mixed in."""
-    package = Path(tether.__file__).parent
-    roots = [package / name for name in NUMERICS]
-    sources = [path for root in roots for path in (sorted(root.rglob("*.py")) if root.is_dir() else [root])]
-    return spec_hash([[path.relative_to(package).as_posix(), path.read_text("utf-8")] for path in sources])
-
-
-CODE = code_digest()
-"""Of the sources as this process imported them."""
+CODE = source_hash(NUMERICS)
+"""Of the sources that numbers depend on, as this process imported them: results of others are redone, not mixed in."""
 
 
 def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
@@ -145,6 +136,10 @@ def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
 def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dict[str, str]]:
     """The columns of one run (K,), from its spec and seed alone, and what its watches said."""
     info, episodes = unit.info, unit.episodes
+    if info.real:
+        from tether.lab.real.play import play as play_real
+
+        return play_real(info, unit.seed, tell)
     streams = Streams.from_seed(*divmod(unit.seed, info.repeats))
     instance = unit.seed // info.repeats
     world = _world(info.world, json.dumps(info.world_options, sort_keys=True), episodes, instance)

@@ -16,6 +16,7 @@ from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError
+from tether.kernels.likelihood import new_dual, new_trials
 from tether.kernels.ridge import refresh_spectrum
 from tether.lab.episodes import (
     AT,
@@ -234,6 +235,8 @@ def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
     if hasattr(agent, "planned_features") and not getattr(agent, "decides_afresh", False):
         planned: Array = agent.planned_features(range(world.state_count))
         return planned
+    if isinstance(agent, LeastSquaresAgent) and not world.ended.any():
+        return agent.peek_features(range(world.state_count), first)
     features = np.zeros((world.problem.horizon, world.state_count, world.problem.dimension))
     if hasattr(agent, "peek_feature"):
         ask = agent.peek_feature
@@ -415,16 +418,17 @@ def simulate_units(
     """Run `units` interaction units of an agent that knows the states 0..S-1 in this order."""
     if agent.blocks is not None:
         raise InputError("interaction units play what was planned, which is not certified any more where costs drift.")
-    if isinstance(agent, RslucbQvi) and agent.likelihoods is not None:
-        raise InputError(
-            'interaction units play plans as they are, but with cost_kind="bounded" a plan is a guess that each '
-            "decision cuts to what is proven: use simulate_any, or noise=0.5."
-        )
     agent.register(range(world.state_count))
     lake, books = lake_of(world), UnitBooks(*(np.zeros(units) for _ in UnitBooks._fields))
     counted = np.zeros((7, units))
     counted[UNIT_WORST] = books.planned_worst_cost[:] = -np.inf
     place = np.array([0, -1, 0, 0], dtype=np.int64)
+    counts = agent.likelihoods if isinstance(agent, RslucbQvi) else None
+    if counts is not None and agent.tables.is_star[: world.state_count].any():
+        raise InputError(
+            'interaction units play plans as they are, but with cost_kind="bounded" a plan of rays is a guess that '
+            "each decision cuts to what is proven: use simulate_any, or finite sets of actions."
+        )
     for unit in range(units):
         run = UnitRun(
             draws=streams.transitions.random((schedule.steps, 2)),
@@ -435,6 +439,9 @@ def simulate_units(
             look_every=schedule.look_every if schedule.plan_each == "step" else 0,
             planned_growth=agent.planned_growth,
             books=counted,
+            trials=new_trials(0, 1, 1.0, 1.0) if counts is None else counts.trials,
+            dual=new_dual(1) if counts is None else counts.dual,
+            bounded=np.array([] if counts is None else counts.bounded, dtype=np.int64),
             feature=np.zeros(world.problem.dimension),
             numbers=np.zeros(1 + world.problem.constraints),
         )

@@ -184,6 +184,14 @@ def spec_hash(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def source_hash(names: Sequence[str]) -> str:
+    """A hash of the package's sources in these files and folders."""
+    package = Path(__file__).parents[1]
+    roots = [package / name for name in names]
+    sources = [path for root in roots for path in (sorted(root.rglob("*.py")) if root.is_dir() else [root])]
+    return spec_hash([[path.relative_to(package).as_posix(), path.read_text("utf-8")] for path in sources])
+
+
 def parse(text: str, where: str) -> Study:
     """A study from TOML; every mistake is named with its place."""
     try:

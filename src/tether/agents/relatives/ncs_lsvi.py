@@ -131,7 +131,7 @@ class NcsLsvi(CertifiedAgent):
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         if self.is_second_phase:
-            return self.core.peek(step, state), self.core.look_up(state)
+            return self.core.peek(step, state, time=self.core.time), self.core.look_up(state)
         return super()._answer(step, state)
 
     def peek_feature(self, step: int, state: State) -> Array:
