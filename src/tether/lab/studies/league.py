@@ -447,10 +447,11 @@ def markdown(results: Results) -> str:
         lines += [
             f"| {_bold(one)} | {one['track']} | {number(one['regret_mean'])} ({number(one['regret_low'])} to "
             f"{number(one['regret_high'])}) | {one['violations_total']:,} | {one['violating_runs']} | "
-            f"{number(_excess(one))} | {one['own_broken']:,} | {number(one['decisions_per_second'])} | {_radius(one)} |"
+            f"{number(_excess(one))} | {one['own_broken']:,} | {number(one['decisions_per_second'])} | "
+            f"{_plain(_radius(one))} |"
             for one in here
         ]
-        missing = [f"- {' · '.join(who)}: {why}" for why, who in absent[world].items()]
+        missing = [_plain(f"- {' · '.join(who)}: {why}") for why, who in absent[world].items()]
         lines += ["", *(["Cannot play here:", "", *missing, ""] if missing else [])]
     return "\n".join(lines)
 
@@ -460,15 +461,18 @@ def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
     lines = ["| method | promises | told beside the Problem | rule read in | anchor |", "|---|---|---|---|---|"]
     for method in dict.fromkeys(one["method"] for one in rows):
         about = row_for(method)
-        lines.append(
-            f"| {about.title}<br>{about.citation} | {TRACKS[about.track]}: {about.constraint} | {about.told} | "
-            f"{about.source} | {about.anchor} |"
-        )
+        cells = f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told
+        lines.append(_plain(f"| {' | '.join(cells)} | {about.source} | {about.anchor} |"))
     return "\n".join(lines)
 
 
 def _bold(one: dict[str, Any]) -> str:
-    return f"**{one['agent']}**" if one["method"] in OWN_METHODS else str(one["agent"])
+    return f"**{_plain(one['agent'])}**" if one["method"] in OWN_METHODS else _plain(one["agent"])
+
+
+def _plain(text: str) -> str:
+    """Text whose stars and indices Markdown leaves alone."""
+    return text.replace("*", "\\*").replace("_", "\\_")
 
 
 # Anchors: badges, claims and their figure
