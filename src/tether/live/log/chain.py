@@ -33,6 +33,9 @@ FORMAT = "tether-log-1"
 LARGEST_BODY = 2**26
 """Bytes of canonical JSON that one body may have. Databases take more, but a reader must hold a page of them."""
 
+PAGE_BYTES = 2**24
+"""Characters of bodies after which a page of entries ends, however few they are: a reader holds a page in memory."""
+
 LONGEST_UNIQUE = 512
 """Characters of a uniqueness key: what an index of either database holds in one row, whatever the script."""
 
@@ -221,6 +224,14 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+class Usage(NamedTuple):
+    """What a log takes: bytes on disk, and the newest snapshot: the entry that it follows (0: none), and its time."""
+
+    size: int
+    snapshot: int
+    saved: float
+
+
 def extend(
     head: Head, drafts: Sequence[Draft], time: float, found: Mapping[str, Entry]
 ) -> tuple[list[Entry], list[Appended]]:
@@ -260,8 +271,8 @@ class Store(Protocol):
         """Where the log ends now."""
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """Up to `limit` entries with seq > `after`, in order. The hashes are not checked: see `Chain`. Entries that
-        were archived are read from the archive's files."""
+        """Up to `limit` entries with seq > `after`, in order, and fewer, but one, where they are large: see `is_end`.
+        The hashes are not checked: see `Chain`. Entries that were archived are read from the archive's files."""
 
     def archived(self) -> int:
         """The last entry that was moved to an archive, 0 if none was."""
@@ -285,6 +296,24 @@ class Store(Protocol):
     def snapshots(self) -> list[tuple[int, bool]]:
         """The entry that each snapshot follows, and whether the snapshot is whole and belongs to this very chain."""
 
+    def announce_stop(self, text: str) -> None:
+        """Tell all who share this log of a stop, ahead of its entry and without waiting for other writers."""
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement, empty if there was none: as of now, or, unless `fresh`, as of the last `append`."""
+
+    def usage(self) -> Usage:
+        """What the log takes, for people."""
+
+    def place(self) -> str:
+        """Where the log is kept, as its server knows it: a restored one is elsewhere. Empty if there is no server."""
+
+    def note(self, text: str) -> None:
+        """Keep a note beside the log, in place of the last one; where the log is a file, nothing is kept."""
+
+    def noted(self) -> str:
+        """The last note; empty if there is none."""
+
     def identity(self) -> str:
         """A random name that the log got when it was created, in hex; the genesis hash holds it."""
 
@@ -300,6 +329,11 @@ def storable(key: str) -> bool:
 def snapshot_digest(entry_hash: str, data: bytes) -> str:
     """SHA-256 of the hash of the entry that a snapshot follows, and its bytes: it fits this prefix of this log only."""
     return hashlib.sha256(entry_hash.encode() + b"\n" + data).hexdigest()
+
+
+def is_end(page: Sequence[Entry], limit: int) -> bool:
+    """Whether a page that was read with this limit is the log's last."""
+    return len(page) < limit and sum([len(entry.text) for entry in page]) < PAGE_BYTES
 
 
 def check_page(after: int, limit: int) -> None:

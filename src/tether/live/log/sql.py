@@ -13,11 +13,13 @@ from tether.live.log.archive import Archive, entry_of, row_of
 from tether.live.log.chain import (
     FORMAT,
     KEEP_SNAPSHOTS,
+    PAGE_BYTES,
     Appended,
     Draft,
     Entry,
     Head,
     Snapshot,
+    Usage,
     check_page,
     extend,
     genesis_of,
@@ -41,6 +43,9 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 50
 """Rows per INSERT: the number of parameters is limited, and each length is a statement of its own to prepare."""
 
+ANY_SIZE = 2**62
+"""Bytes of a page that is to be read whole."""
+
 IDLE_READERS = 4
 """Idle connections in the pool of readers; more may be open while many threads read at once."""
 
@@ -56,6 +61,8 @@ class SqlStore(ABC):
     """The condition "is one of these", with one parameter, made by `_list`."""
     archiving: ClassVar[tuple[str, ...]]
     """Statements that let rows be deleted once they are archived; no others, ever."""
+    announced: ClassVar[str] = ""
+    """A SELECT of an announced stop, where such are kept in a table: it is read with every batch that is written."""
 
     def __init__(self, where: str, prefix: str, *, clock: Callable[[], float], read_only: bool) -> None:
         self._where, self._prefix, self._clock, self.read_only = where, prefix, clock, read_only
@@ -66,6 +73,7 @@ class SqlStore(ABC):
         self._closed = False
         self._identity = ""
         self._old: Archive | None = None
+        self._stop = ""  # the announcement that was last read
         self._seen: Head | None = None  # the end of the log after the last commit of this store
         self._next: Head | None = None  # and after the one that is under way
 
@@ -82,12 +90,23 @@ class SqlStore(ABC):
         return nullcontext(connection)
 
     @abstractmethod
-    def _commit(self, connection: Any) -> None:
-        """End the transaction; durable when this returns."""
+    def _commit(self, connection: Any) -> Any:
+        """End the transaction; durable when this returns and, in a pipeline, that has ended."""
+
+    def _check_commit(self, done: Any) -> None:  # noqa: B027  # most databases raise an error
+        """Refuse a commit that was answered with something else. `done` is what `_commit` returned."""
 
     @abstractmethod
     def _is_disconnect(self, error: Exception) -> bool:
         """Whether the connection itself was lost, so that a retry with a new one may succeed."""
+
+    @abstractmethod
+    def announce_stop(self, text: str) -> None:
+        """Tell all who share this log of a stop. See `Store.announce_stop`."""
+
+    @abstractmethod
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement. See `Store.announced_stop`."""
 
     @abstractmethod
     def _list(self, values: Sequence[str | int]) -> Any:
@@ -119,10 +138,12 @@ class SqlStore(ABC):
         entries = self._old.read(after, min(limit, archived - after))
         return entries + (self._stored(archived, limit - len(entries)) if len(entries) < limit else [])
 
-    def _stored(self, after: int, limit: int) -> list[Entry]:
+    def _stored(self, after: int, limit: int, most_bytes: int = PAGE_BYTES) -> list[Entry]:
         """Rows of the table, which may have gaps up to the last that was archived."""
-        sql = f"SELECT {COLUMNS} FROM {{}}entries e WHERE e.seq > ? ORDER BY e.seq LIMIT ?"
-        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit))]
+        page = "SELECT * FROM {}entries WHERE seq > ? ORDER BY seq LIMIT ?"
+        before = "sum(length(body)) OVER (ORDER BY seq) - length(body) AS before"
+        sql = f"SELECT {COLUMNS} FROM (SELECT p.*, {before} FROM ({page}) p) e WHERE e.before < ? ORDER BY e.seq"
+        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, most_bytes))]
 
     def _archive(self) -> tuple[int, Path]:
         """The last entry that was archived, and the folder; 0 if there is none."""
@@ -141,7 +162,9 @@ class SqlStore(ABC):
     def remains(self, after: int = 0, limit: int = 1000) -> list[Entry]:
         """Archived entries that the log itself still holds."""
         archived = self.archived()
-        return [entry for entry in self._stored(after, limit) if entry.seq <= archived] if after < archived else []
+        if after >= archived:
+            return []
+        return [entry for entry in self._stored(after, limit, ANY_SIZE) if entry.seq <= archived]
 
     def set_archived(self, last: int, folder: Path) -> None:
         """From here on, entries up to `last` are read from the archive in `folder`, and may be deleted here, as are
@@ -223,6 +246,26 @@ class SqlStore(ABC):
             for seq, digest, data, hash_ in self._rows(self._sql(sql))
         ]
 
+    def usage(self) -> Usage:
+        """What the log takes."""
+        sql = "SELECT e.seq, e.time FROM {0}entries e WHERE e.seq = (SELECT max(seq) FROM {0}snapshots)"
+        return Usage(self._size(), *(*self._rows(self._sql(sql)), (0, 0.0))[0])
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Bytes on disk."""
+
+    def place(self) -> str:
+        """No server knows it."""
+        return ""
+
+    def note(self, text: str) -> None:  # noqa: B027  # not every database has a place for it
+        """Nothing is kept."""
+
+    def noted(self) -> str:
+        """Nothing was."""
+        return ""
+
     def identity(self) -> str:
         """The log's random name, in hex."""
         return self._identity
@@ -275,11 +318,13 @@ class SqlStore(ABC):
         sql = self._sql(
             f"SELECT NULL, seq, NULL, NULL, NULL, NULL, NULL, NULL, hash FROM ({newest}) AS newest UNION ALL "
             f"SELECT k.key, k.seq, {COLUMNS} FROM {{0}}keys k LEFT JOIN {{0}}entries e ON e.seq = k.seq "
-            f"WHERE k.key {self.one_of}"
+            f"WHERE k.key {self.one_of}{self.announced}"
         )
         head, found = self._head_from([]), dict[str, Entry]()
         for key, seq, *row in connection.execute(sql, (self._list(keys),)).fetchall():
-            if key is None:
+            if seq is None:
+                self._stop = row[3]
+            elif key is None:
                 head = Head(seq, row[-1])
             else:
                 found[key] = holder(key, seq, [entry_of(row)] if row[0] is not None else [])
@@ -300,7 +345,8 @@ class SqlStore(ABC):
                         self._next = self._seen
                         result = work(connection)
                         committing = True
-                        self._commit(connection)
+                        done = self._commit(connection)
+                    self._check_commit(done)
                     self._seen = self._next
                     return result
                 except self.errors as error:
