@@ -440,3 +440,36 @@ def test_one_environment_in_a_list_or_a_synchronous_vector_is_that_environment()
 def test_environments_that_do_not_go_together_are_refused(envs, words):
     with pytest.raises(InputError, match=words):
         run(envs, 1, **SHOP)
+
+
+class Clocked(gymnasium.Wrapper):
+    """Says in `info` what time it is: ten seconds a step, an hour between episodes."""
+
+    now = 0.0
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        self.now += 3600.0
+        return observation, {**info, "seconds": self.now}
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        self.now += 10.0
+        return (*rest, {**info, "seconds": self.now})
+
+
+def test_drift_per_second_takes_the_environments_own_time():
+    stamps, options = [], {**VALVE, "drift": 1e-6, "drift_per": "second"}
+    result = run(
+        Clocked(Valve()), 4, **options, time="seconds", compare=2, on_step=lambda d, t: stamps.append((d.time, t.time))
+    )
+    gaps = np.diff([made for made, _ in stamps])
+    assert set(gaps.tolist()) == {10.0, 3610.0} and all(made == seen for made, seen in stamps)
+    assert result.agent.blocks.clock[0] == sum(gaps)
+    env = Clocked(Valve())
+    by_function = run(env, 4, **options, time=lambda observation, info: env.now)
+    same(result, by_function)
+    with pytest.raises(InputError, match="say what time it is"):
+        run(Clocked(Valve()), 1, **options)
+    with pytest.raises(InputError, match="info has no 'clock'"):
+        run(Clocked(Valve()), 1, **options, time="clock")

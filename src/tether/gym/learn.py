@@ -2,12 +2,12 @@
 
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from inspect import signature
+from time import monotonic
 from types import FrameType
 from typing import Any, Literal, NamedTuple, Never
 
@@ -55,6 +55,8 @@ def learn(
     gap_floor: float = 0.0,
     misfit: float | Sequence[float] = 0.0,
     drift: float | Sequence[float] = 0.0,
+    drift_per: Literal["decision", "second"] = "decision",
+    time: str | Callable[[State, dict[str, Any]], float] | None = None,
     reward_noise: float = 0.0,
     limit: Literal["expected", "realised"] = "expected",
     exceedance: float = 0.05,
@@ -96,8 +98,10 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift: δ, B, ε, ρ and others, as in
-            Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, drift_per: δ, B, ε, ρ and
+            others, as in Problem.
+        time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
+            function (observation, info) -> seconds.
         limit, exceedance, noise_scales: what τ limits, as in Problem.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
@@ -141,7 +145,7 @@ def learn(
     pairs = max(5, episodes // 10) if compare is None else compare
     bridges = [bridge, *(bridge.beside(other) for other in _several(env)[1:])]
     rows: list[_Row] = []
-    bounds, began, interrupted = "cost", time.monotonic(), False
+    bounds, began, interrupted = "cost", monotonic(), False
     listeners = check_callbacks(callbacks)
     with progress_bar(int(episodes), progress) as bar, _first_interrupt_waits() as asked:
         try:
@@ -158,7 +162,7 @@ def learn(
                         listener(finished)
         except KeyboardInterrupt:
             interrupted = True
-    seconds = time.monotonic() - began
+    seconds = monotonic() - began
     rows.sort(key=lambda row: row.episode)  # several environments take turns; the steps of each stay in order
     episode, reward, costs, bound, is_baseline, reasons, _ = zip(*rows, strict=True) if rows else ((),) * 7
     stopped, m = interrupted or bool(asked), bridge.problem.constraints
@@ -297,7 +301,7 @@ def _episode(bridge: Bridge, agent: Agent, number: int, seed: int | None) -> Ite
     state, horizon = bridge.start(seed), bridge.problem.horizon
     agent.plan()
     for step in range(horizon):
-        decision = agent.act(step, state)
+        decision = agent.act(step, state, **bridge.stamp)
         outcome, stepped = bridge.play(decision)
         agent.observe(outcome)
         ends = stepped.terminated or stepped.truncated or step == horizon - 1

@@ -513,7 +513,7 @@ class Advisor:
             reason, detail = halt(self._replica, self._stop_in_effect(fresh=not is_new))
             if not reason:
                 reason, detail = self._guarded(made, question, seq, is_new=is_new)
-            if not reason and (detail := self._replica.learner.outdated(made)):
+            if not reason and (detail := self._replica.learner.outdated(made, float(self._clock()))):
                 reason = "outdated"
             if not reason and self._failure:
                 reason, detail = "failed", self._failure
@@ -552,11 +552,14 @@ class Advisor:
             )
         with self._lock:
             found = self._recent.get(id)
-        if found is not None:
-            return found
+            if found is not None and self._replica.learner.agent.order.is_open(id):
+                return found
         entry = self._store.find(decision_key(id)) if len(id) < 400 else None
         if entry is None:
-            raise UnknownDecision(f"decision {id!r:.80} is not in this log: was it made by another advisor?")
+            raise UnknownDecision(
+                f"decision {id!r:.80} is not in this log: was it made by another advisor, or so long ago that it was "
+                "archived with its outcome?"
+            )
         if self._store.places([withheld_key(id)]):
             raise UnknownDecision(f"decision {id!r:.80} did not leave: a_0 was handed out in its place, without an id.")
         return DecisionMade.read(entry.genuine())

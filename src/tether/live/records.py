@@ -576,6 +576,28 @@ class Withheld(Event):
         return (withheld_key(self.decision_id),)
 
 
+class Archived(Event):
+    """Entries up to `last`, whose hash is `hash`, are in the archive's `files` (name -> SHA-256 of its bytes).
+
+    `state` is the SHA-256 of the snapshot after entry `checkpoint`, from which a restart goes on: learner, gate and
+    ledger, as `library` writes them. `signature` is the HMAC of all this (`archive.signature`), empty without a key.
+    """
+
+    kind: ClassVar[str] = "archived"
+
+    last: NonNegativeInt
+    hash: str
+    files: dict[str, str]
+    checkpoint: NonNegativeInt
+    state: str
+    library: str
+    signature: str = ""
+
+    def keys(self) -> tuple[str, ...]:
+        """A prefix is archived once."""
+        return (f"archived:{self.last}",)
+
+
 class Configured(Event):
     """What an advisor was started with, where that differs from the last time: all that a replay needs to know.
 
@@ -610,6 +632,7 @@ EVENTS: dict[str, type[Event]] = {
         WarmStarted,
         GateRefused,
         Withheld,
+        Archived,
         Configured,
     )
 }

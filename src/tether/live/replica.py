@@ -7,8 +7,8 @@ import struct
 import zipfile
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from math import isfinite, sqrt
@@ -149,7 +149,7 @@ class Learner:
                 feature, safe = np.array(event.feature), event.is_baseline
                 self.agent.expect(event.decision_id, event.step, feature, event.decided_at, is_baseline=safe)
                 if self.agent.blocks is not None:
-                    self.gate.tick()
+                    self.gate.tick(event.decided_at)
                     self._aged()
             elif kind is OutcomeRecorded:
                 self.learn(event, event.decision_id)
@@ -210,15 +210,36 @@ class Learner:
             weigh_alike(self.gate, self.agent)
         self._hashes.clear()
 
-    def outdated(self, made: DecisionMade) -> str:
-        """Why the bounds of a decision no longer hold: costs drift, and too many others were made since. Else empty.
+    def outdated(self, made: DecisionMade, now: float) -> str:
+        """Why the bounds of a decision no longer hold: costs drift, and too many others were made since, or too much
+        time has passed. Else empty.
 
         Those of what was proposed, so that both arms of a comparison leave, or do not, alike.
         """
         drift, blocks = (made.proposal or made.certificate).limits[0].drift, self.agent.blocks
-        if drift is None or blocks is None or int(blocks.clock[0]) - 1 <= drift.until:
+        if drift is None or blocks is None:
             return ""
-        return f"costs drift: its bounds hold up to decision {drift.until}, but {int(blocks.clock[0])} have been made"
+        if blocks.per_second:
+            late = now - drift.until
+            return "" if late <= 0.0 else f"costs drift: its bounds held up to {drift.until:.3f}, {late:.3f} s ago"
+        if blocks.clock[0] - 1.0 <= drift.until:
+            return ""
+        return f"costs drift: its bounds hold up to decision {drift.until:g}, but {blocks.clock[0]:g} have been made"
+
+    @contextmanager
+    def at(self, time: float) -> Iterator[None]:
+        """What is proposed and examined within is for a decision at this time. It matters where drift is per second."""
+        if self.agent.blocks is None or not self.agent.blocks.per_second:
+            yield
+            return
+        self._proposed.clear()
+        try:
+            with self.agent.at(time):
+                self.gate.look_at(time)
+                yield
+        finally:
+            self._proposed.clear()
+            self.gate.look_at(None)
 
     def _aged(self) -> None:
         """Where costs drift, bounds change with every decision: tell the gate which block they rest on now."""
@@ -386,6 +407,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
         dimension=int(problem.dimension),
         ridge=float(agent.costs.ridge),
         drift=np.array(problem.drift) if any(problem.drift) else None,
+        drift_per=problem.drift_per,
     )
 
 
@@ -765,6 +787,8 @@ class Replica:
             )
         if event is None and entry.kind in EVENTS:
             event = event_of(entry)
+        if isinstance(event, OutcomeRecorded) and not self.learner.agent.order.is_open(event.decision_id):
+            event = None  # a second one, of a process that slept until the first was archived, and its key with it
         self.learner.apply(entry.seq, event)
         self.ledger.apply(entry.seq, event)
         self.head = Head(entry.seq, entry.hash)
@@ -821,8 +845,9 @@ def settings_of(store: Store) -> Configured | None:
         )
     if first.body.get("edition") != EDITION:
         raise InputError(
-            "this log was started by another version of Tether, whose entries mean something else. Read it with that "
-            "version, or start a new log and hand the old data to warm_start."
+            "this log was started by another version of Tether, whose entries mean something else. `tether audit "
+            "migrate` takes what a log of edition 3 measured into a new one; else start a new log, and hand the old "
+            "data to warm_start."
         )
     return Configured.read(first)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, inf, log2, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -71,6 +71,8 @@ class Problem:
         drift: ρ, how far γ* may move from one decision to the next, ‖γ*_{t+1} − γ*_t‖ <= ρ, one per constraint; 0 means
             that costs do not change with time, as in the paper. Bounds then rest on recent decisions only, and of safe
             costs only on that of the present state, as declared when it is asked for.
+        drift_per: "decision", or "second": γ* then moves by at most ρ in each second, and every decision has a time
+            stamp: `act(step, state, time=…)`, and in live use the advisor's clock.
         reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration
             only.
         limit: what τ limits at each step. "expected": the mean cost of the action. "realised": the cost that is then
@@ -107,6 +109,7 @@ class Problem:
     baseline_cost_error: tuple[float, ...] = (0.0,)
     misfit: tuple[float, ...] = (0.0,)
     drift: tuple[float, ...] = (0.0,)
+    drift_per: Literal["decision", "second"] = "decision"
     reward_noise: float = 0.0
     limit: Literal["expected", "realised"] = "expected"
     exceedance: float = 0.05
@@ -197,18 +200,23 @@ class Problem:
         limit: Array = tau - reserve - np.where(reserve > 0.0, 2.0**-50 * (np.abs(tau) + reserve), 0.0)
         return limit
 
-    def windows(self, stages: int) -> tuple[int, ...]:
-        """W of the blocks of outcomes that bounds rest on where costs drift, in decisions; () where they do not.
+    def windows(self, stages: int) -> tuple[float, ...]:
+        """W of the blocks of outcomes that bounds rest on where costs drift, in decisions or seconds; () where they do
+        not.
 
         They are fixed before the first outcome, around (σ√G/(ρL))^(2/3): n = W/G outcomes of one of G stages leave
-        noise of order σ in the radius, and the drift adds ρL√(Σa²), of order ρLW√n (docs/theory.md section 13).
+        noise of order σ in the radius, and the drift adds ρL√(Σa²), of order ρLW√n (docs/theory.md section 13). With r
+        decisions per second that is r^(-1/3) times as long: the grid reaches from r = 500 to one a day. Its members are
+        powers of two, so that the beginning of every block is an exact number.
         """
         limits = zip(self.noise, self.drift, strict=True)
         paces = [sigma / (rho * self.feature_norm) for sigma, rho in limits if rho > 0.0]
         if not paces:
             return ()
-        shortest = max(8, ceil(min(min(paces) * sqrt(stages), 1e15) ** (2.0 / 3.0)))
-        return tuple(shortest * times for times in (1, 2, 4, 8))
+        length = min(min(paces) * sqrt(stages), 1e15) ** (2.0 / 3.0)
+        if self.drift_per == "second":
+            return tuple(2.0 ** (ceil(log2(length)) + power) for power in (-3, -1, 1, 3, 5))
+        return tuple(float(max(8, ceil(length)) * times) for times in (1, 2, 4, 8))
 
     @property
     def is_exact(self) -> bool:
@@ -432,7 +440,7 @@ LIMITS = {
     "drift": Limit(
         "finite and >= 0",
         lambda drift: 0.0 <= drift < inf,
-        "It is how far γ* may move from one decision to the next.",
+        "It is how far γ* may move from one decision to the next, or in a second (drift_per).",
     ),
     "confidence": Limit(
         "a δ in (0, 0.5) as in Theorem 1",

@@ -55,6 +55,7 @@ TEXTS = {
     "withheld": "decision {decision_id} did not leave, a_0 did: {reason}",
     "lost": "the outcome of decision {decision_id} will never come: {why}",
     "warm-start": "warm start: {source}",
+    "archived": "entries up to {last} are in the archive",
     "configured": "started, library {library}",
 }
 
@@ -65,13 +66,14 @@ class Journal:
     def __init__(self, advisor: Advisor) -> None:
         self._advisor = advisor
         head = advisor.store.head().seq
-        self.seq = max(0, head - 3 * KEPT)
+        self.seq = max(advisor.store.archived(), head - 3 * KEPT)
         self.rows: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self.history: list[dict[str, Any]] = []
         self.times: dict[str, float] = {}
         self._forgotten = self._bytes = 0
         self._sizes: deque[int] = deque()  # of the rows' entries, in their order
         self.follow()
+        self._forgotten = max(0, advisor.replica.ledger.ever.decisions - len(self.rows))  # not read, or archived
 
     def follow(self) -> list[str]:
         """Take in what the log holds by now; returns the kinds of the new entries."""
@@ -361,7 +363,9 @@ class View:
         """One decision, whole, wherever in the log it is."""
         entry = self._advisor.store.find(decision_key(id)) if 0 < len(id) <= 200 else None
         if entry is None:
-            raise UnknownDecision(f"decision {id!r:.80} is not in this log.")
+            raise UnknownDecision(
+                f"decision {id!r:.80} is not in this log. What was archived is found by `tether audit export`."
+            )
         outcome = self._advisor.store.find(outcome_key(id))
         body, row, withheld = entry.body, row_of(entry), self._advisor.store.find(withheld_key(id))
         del row["a_0"]

@@ -116,7 +116,7 @@ class NcsLsvi(CertifiedAgent):
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         if self.core.current.made[0] > self.settings.first_phase:  # the second phase: what the core plans
-            return self.core.peek(step, state), self.core.look_up(state)
+            return self.core.peek(step, state, time=self.core.time), self.core.look_up(state)
         return super()._answer(step, state)
 
 

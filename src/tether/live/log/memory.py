@@ -57,6 +57,14 @@ class MemoryStore:
         with self._open():
             return self._entries[after : after + limit]
 
+    def archived(self) -> int:
+        """Nothing of it is archived."""
+        return 0
+
+    def remains(self, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """Nothing of it is archived."""
+        return []
+
     def find(self, unique: str) -> Entry | None:
         """The entry that holds this key, if there is one."""
         with self._open():

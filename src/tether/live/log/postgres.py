@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
+from tether.live.log.archive import row_of
 from tether.live.log.chain import FORMAT, Entry, canonical
-from tether.live.log.sql import SqlStore, row_of
+from tether.live.log.sql import SqlStore
 
 try:
     import psycopg
@@ -42,6 +43,16 @@ WITH written AS (
     AS row(seq bigint, time float8, kind text, body text, keys text, previous text, hash text))
 INSERT INTO {0}keys (key, seq) SELECT * FROM json_to_recordset(?::json) AS row(key text, seq bigint)
 """
+
+_ARCHIVING = (
+    "CREATE FUNCTION {0}refuse_unless_archived() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.seq > coalesce("
+    "(SELECT value::bigint FROM {0}meta WHERE name = 'archived'), 0) THEN RAISE EXCEPTION 'the log is append-only'; "
+    "END IF; RETURN OLD; END $$",
+    "DROP TRIGGER entries_stay ON {0}entries",
+    "CREATE TRIGGER entries_stay BEFORE UPDATE OR TRUNCATE ON {0}entries FOR EACH STATEMENT EXECUTE FUNCTION "
+    "{0}refuse()",
+    "CREATE TRIGGER entries_last BEFORE DELETE ON {0}entries FOR EACH ROW EXECUTE FUNCTION {0}refuse_unless_archived()",
+)
 
 _DEFAULTS: dict[str, Any] = {
     "application_name": "tether",
@@ -103,6 +114,7 @@ class PostgresStore(SqlStore):
     announced = (
         " UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, value, NULL, NULL, NULL FROM {0}meta WHERE name = 'stop'"
     )
+    archiving = _ARCHIVING
 
     def __init__(
         self,
@@ -320,5 +332,5 @@ class PostgresStore(SqlStore):
             return False
         return isinstance(error, psycopg.OperationalError) and (state is None or state.startswith(("08", "57P")))
 
-    def _string_list(self, strings: Sequence[str]) -> Any:
-        return list(strings)
+    def _list(self, values: Sequence[str | int]) -> Any:
+        return list(values)

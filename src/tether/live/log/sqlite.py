@@ -40,6 +40,11 @@ class SqliteStore(SqlStore):
     errors = sqlite3.Error
     placeholder = "?"
     one_of = "IN (SELECT value FROM json_each(?))"
+    archiving = (
+        "DROP TRIGGER {}entries_last",
+        "CREATE TRIGGER entries_last BEFORE DELETE ON entries WHEN OLD.seq > coalesce((SELECT CAST(value AS INTEGER) "
+        "FROM meta WHERE name = 'archived'), 0) BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END",
+    )
 
     def __init__(
         self,
@@ -214,6 +219,22 @@ class SqliteStore(SqlStore):
             raise self._refusal("asked for stops", error) from error
         return self._stop
 
+    def copy_to(self, path: Path) -> None:
+        """Write a compact copy of the log, as it is at one moment, to a file that does not exist; it is on disk when
+        this returns. Others may read and write the log meanwhile."""
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with closing(self._plain_connection()) as connection:
+                self._check_meta(connection)
+                connection.execute("VACUUM INTO ?", (str(path),))
+            copy = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(copy)
+            finally:
+                os.close(copy)
+        except (sqlite3.Error, OSError) as error:
+            raise self._refusal(f"copied to {path}", error) from error
+
     def _begin(self, connection: sqlite3.Connection) -> None:
         self._check_file()
         connection.execute("BEGIN IMMEDIATE")
@@ -236,8 +257,8 @@ class SqliteStore(SqlStore):
     def _is_disconnect(self, error: Exception) -> bool:
         return False  # a file has no connection to lose
 
-    def _string_list(self, strings: Sequence[str]) -> Any:
-        return canonical(list(strings))
+    def _list(self, values: Sequence[str | int]) -> Any:
+        return canonical(list(values))
 
 
 def _text(data: bytes) -> str:
