@@ -33,6 +33,7 @@ FACTS = "tests/kernels/test_facts.py"
 TRIALS = "tests/kernels/test_likelihood.py"
 YES_NO = "tests/agents/test_likelihood.py"
 YES_NO_GATE = "tests/live/test_yes_no.py"
+LISTED = "tests/agents/test_listed.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
 ORDER = "tests/agents/test_outcome_order.py"
 RELATED = "tests/agents/relatives"
@@ -741,6 +742,18 @@ AGENTS = (
         "relatives.doss:Doss._choose",
         drop("merit[:, lost] = -excess[:, lost]"),
         f"{RELATED}/test_doss.py::test_where_nothing_may_be_safe_the_least_excess_is_played",
+    ),
+    Fault(
+        "ncs-lsvi: a scaled radius is called the theorem's",
+        "relatives.ncs_lsvi:NcsLsvi.__init__",
+        swap('"theorem" if scale == 1.0 else "tuned"', '"theorem"'),
+        f"{RELATED}/test_episode_contract.py::test_a_scale_of_one_is_called_the_theorem_and_any_other_tuned[ncs-lsvi]",
+    ),
+    Fault(
+        "an agent that is relabelled keeps showing its first labels",
+        "agent:LeastSquaresAgent.relabel",
+        drop("self._shown = ..."),
+        f"{RELATED}/test_episode_contract.py::test_a_scale_of_one_is_called_the_theorem_and_any_other_tuned[ncs-lsvi]",
     ),
     Fault(
         "ncs-lsvi: its first phase ignores its neighbourhood",
@@ -1597,6 +1610,30 @@ LIKELIHOOD = (
         f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
     ),
     Fault(
+        "listed actions: multipliers that miss x count",
+        "listed:Listed.bound",
+        never("not left <= SPANS * self._norm"),
+        f"{LISTED}::test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none",
+    ),
+    Fault(
+        "listed actions: a negative multiplier takes the upper limit",
+        "listed:Listed.bound",
+        swap("np.maximum(y * low, y * high)", "y * high"),
+        f"{LISTED}::test_an_error_bar_counts_on_both_sides",
+    ),
+    Fault(
+        "listed actions: states where trajectories end count",
+        "problem:Problem.listed_features",
+        swap("np.isnan(self.final_reward_of(state))", "True"),
+        f"{LISTED}::test_states_where_trajectories_end_list_nothing",
+    ),
+    Fault(
+        "yes/no gate: listed actions are not looked at",
+        "gate:Gate._examine_yes_no",
+        swap("rows.and_boxes(terms.listed)", "rows"),
+        f"{YES_NO_GATE}::test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list",
+    ),
+    Fault(
         "yes/no gate: any bound passes",
         "gate:Gate._examine_yes_no",
         never("not shown.bound >= reached - doubt"),
@@ -2097,9 +2134,50 @@ KEPT = (
     ),
 )
 
+REAL = "tests/lab/real/test_play.py"
+
+REAL_WORLDS = (
+    Fault(
+        "real worlds: the observed cost is judged where the true one is known",
+        "lab.real.play:Recorder._write",
+        swap('info.get("true_cost", info["cost"])', 'info["cost"]'),
+        f"{REAL}::test_a_violation_is_a_true_cost_over_its_threshold",
+    ),
+    Fault(
+        "real worlds: a cost that is not a number is no violation",
+        "lab.real.play:Recorder._write",
+        swap("not (excess <= 0.0).all()", "(excess > 0.0).any()"),
+        f"{REAL}::test_a_violation_is_a_true_cost_over_its_threshold",
+    ),
+    Fault(
+        "real worlds: methods start from other states",
+        "lab.real.play:Recorder.reset",
+        swap("[self.seed, self.episode]", "[self.seed, self.episode, seed or 0]"),
+        f"{REAL}::test_an_episode_starts_alike_for_every_method_whatever_seed_it_asks_for",
+    ),
+    Fault(
+        "real worlds: a zone that is too cold costs nothing",
+        "lab.real.buildings:SetPoints.step",
+        swap("[errors, -errors]", "[errors, errors]"),
+        "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
+    ),
+    Fault(
+        "real worlds: heat borrowed from the building counts as saved",
+        "lab.real.buildings:Plant.stored",
+        swap("self.wanted(needed) * errors", "0.0 * errors"),
+        "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
+    ),
+    Fault(
+        "real worlds: the meter has no noise",
+        "lab.real.bolus:Meals.step",
+        swap("true_cost + METER_NOISE * self.np_random.normal(size=2)", "true_cost"),
+        "tests/lab/real/test_bolus.py::test_a_meal_costs_what_the_meter_reads_and_the_truth_is_told_apart",
+    ),
+)
+
 FAULTS = (
     SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + DRIFTS + LIKELIHOOD + ROUNDING + AGENTS + LAKES
-    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + KEPT + WIZARD + LEAGUE
+    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + KEPT + WIZARD + LEAGUE + REAL_WORLDS
 )  # fmt: skip
 
 if __name__ == "__main__":

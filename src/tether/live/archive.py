@@ -146,7 +146,9 @@ def _write_files(
             return written, f"the newest snapshot follows entry {checkpoint}, and a file holds {size} entries"
         if last > end - size:
             return written, f"the last {size} entries stay in the log"
-        entries = store.read(chain.head.seq, size)
+        entries = list[Entry]()
+        while len(entries) < size:  # pages of large entries are shorter
+            entries += store.read(chain.head.seq + len(entries), size - len(entries))
         for entry in entries:
             chain.follow(entry)
             if entry.time >= before:

@@ -408,6 +408,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
         ridge=float(agent.costs.ridge),
         drift=np.array(problem.drift) if any(problem.drift) else None,
         drift_per=problem.drift_per,
+        listed=problem.listed_features() if any(problem.bounded) else None,
     )
 
 

@@ -278,6 +278,20 @@ class Problem:
             check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
         return KnownState(self.key_of(state), actions, costs)
 
+    def listed_features(self) -> Array:
+        """φ(s, a) of the single actions of all listed states where something is played, at most LISTED of them: (L, d).
+
+        Each of them has an expected cost, so that of a bounded one is known to lie in [0, 1] before it was ever played.
+        """
+        found: list[Array] = []
+        for state in self.states or ():
+            actions = self.actions(state)
+            if not actions.is_star and np.isnan(self.final_reward_of(state)):
+                if sum(map(len, found)) + len(actions.endpoints) > LISTED:
+                    break
+                found.append(actions.endpoints)
+        return np.concatenate(found) if found else np.zeros((0, self.dimension))
+
     def final_reward_of(self, state: State) -> float:
         """The reward of each step that remains after a trajectory has ended in this state; NaN where it goes on."""
         told = None if self.final_reward is None else self.final_reward(state)
@@ -413,6 +427,9 @@ class SameCosts:
 
 
 COST_KINDS = ("gaussian", "bounded")
+
+LISTED = 1024
+"""Listed actions whose costs are used to lie in [0, 1]; those of later states are left out, which is always allowed."""
 
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what tests of assumptions use for bounded costs."""

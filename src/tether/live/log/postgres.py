@@ -111,10 +111,10 @@ class PostgresStore(SqlStore):
     errors = psycopg.Error
     placeholder = "%s"
     one_of = "= ANY(?)"
+    archiving = _ARCHIVING
     announced = (
         " UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, value, NULL, NULL, NULL FROM {0}meta WHERE name = 'stop'"
     )
-    archiving = _ARCHIVING
 
     def __init__(
         self,

@@ -43,6 +43,9 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 50
 """Rows per INSERT: the number of parameters is limited, and each length is a statement of its own to prepare."""
 
+ANY_SIZE = 2**62
+"""Bytes of a page that is to be read whole."""
+
 IDLE_READERS = 4
 """Idle connections in the pool of readers; more may be open while many threads read at once."""
 
@@ -69,8 +72,8 @@ class SqlStore(ABC):
         self._idle: list[Any] = []
         self._closed = False
         self._identity = ""
-        self._stop = ""  # the announcement that was last read
         self._old: Archive | None = None
+        self._stop = ""  # the announcement that was last read
         self._seen: Head | None = None  # the end of the log after the last commit of this store
         self._next: Head | None = None  # and after the one that is under way
 
@@ -96,6 +99,14 @@ class SqlStore(ABC):
     @abstractmethod
     def _is_disconnect(self, error: Exception) -> bool:
         """Whether the connection itself was lost, so that a retry with a new one may succeed."""
+
+    @abstractmethod
+    def announce_stop(self, text: str) -> None:
+        """Tell all who share this log of a stop. See `Store.announce_stop`."""
+
+    @abstractmethod
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement. See `Store.announced_stop`."""
 
     @abstractmethod
     def _list(self, values: Sequence[str | int]) -> Any:
@@ -127,12 +138,12 @@ class SqlStore(ABC):
         entries = self._old.read(after, min(limit, archived - after))
         return entries + (self._stored(archived, limit - len(entries)) if len(entries) < limit else [])
 
-    def _stored(self, after: int, limit: int) -> list[Entry]:
+    def _stored(self, after: int, limit: int, most_bytes: int = PAGE_BYTES) -> list[Entry]:
         """Rows of the table, which may have gaps up to the last that was archived."""
         page = "SELECT * FROM {}entries WHERE seq > ? ORDER BY seq LIMIT ?"
         before = "sum(length(body)) OVER (ORDER BY seq) - length(body) AS before"
         sql = f"SELECT {COLUMNS} FROM (SELECT p.*, {before} FROM ({page}) p) e WHERE e.before < ? ORDER BY e.seq"
-        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, PAGE_BYTES))]
+        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, most_bytes))]
 
     def _archive(self) -> tuple[int, Path]:
         """The last entry that was archived, and the folder; 0 if there is none."""
@@ -151,7 +162,9 @@ class SqlStore(ABC):
     def remains(self, after: int = 0, limit: int = 1000) -> list[Entry]:
         """Archived entries that the log itself still holds."""
         archived = self.archived()
-        return [entry for entry in self._stored(after, limit) if entry.seq <= archived] if after < archived else []
+        if after >= archived:
+            return []
+        return [entry for entry in self._stored(after, limit, ANY_SIZE) if entry.seq <= archived]
 
     def set_archived(self, last: int, folder: Path) -> None:
         """From here on, entries up to `last` are read from the archive in `folder`, and may be deleted here, as are
@@ -237,14 +250,6 @@ class SqlStore(ABC):
         """What the log takes."""
         sql = "SELECT e.seq, e.time FROM {0}entries e WHERE e.seq = (SELECT max(seq) FROM {0}snapshots)"
         return Usage(self._size(), *(*self._rows(self._sql(sql)), (0, 0.0))[0])
-
-    @abstractmethod
-    def announce_stop(self, text: str) -> None:
-        """Tell all who share this log of a stop. See `Store.announce_stop`."""
-
-    @abstractmethod
-    def announced_stop(self, *, fresh: bool) -> str:
-        """The last announcement. See `Store.announced_stop`."""
 
     @abstractmethod
     def _size(self) -> int:

@@ -188,6 +188,22 @@ class SqliteStore(SqlStore):
             raise
         return connection
 
+    def copy_to(self, path: Path) -> None:
+        """Write a compact copy of the log, as it is at one moment, to a file that does not exist; it is on disk when
+        this returns. Others may read and write the log meanwhile."""
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with closing(self._plain_connection()) as connection:
+                self._check_meta(connection)
+                connection.execute("VACUUM INTO ?", (str(path),))
+            copy = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(copy)
+            finally:
+                os.close(copy)
+        except (sqlite3.Error, OSError) as error:
+            raise self._refusal(f"copied to {path}", error) from error
+
     def _size(self) -> int:
         return _stamp(self._path)[1] + _stamp(self._wal)[1]
 
@@ -218,22 +234,6 @@ class SqliteStore(SqlStore):
         except OSError as error:
             raise self._refusal("asked for stops", error) from error
         return self._stop
-
-    def copy_to(self, path: Path) -> None:
-        """Write a compact copy of the log, as it is at one moment, to a file that does not exist; it is on disk when
-        this returns. Others may read and write the log meanwhile."""
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            with closing(self._plain_connection()) as connection:
-                self._check_meta(connection)
-                connection.execute("VACUUM INTO ?", (str(path),))
-            copy = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(copy)
-            finally:
-                os.close(copy)
-        except (sqlite3.Error, OSError) as error:
-            raise self._refusal(f"copied to {path}", error) from error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         self._check_file()
