@@ -8,7 +8,7 @@ from tether import Advisor, SlucbConfig
 from tether.errors import InputError
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards, PromotionRefused
-from tether.live.records import AlarmReset, Certificate, DecisionMade, ModeChanged, OutcomeRecorded
+from tether.live.records import AlarmReset, Certificate, DecisionMade, Limit, ModeChanged, OutcomeRecorded
 from tether.live.replica import Ledger
 from worlds import finite_problem, world_and_streams
 
@@ -234,7 +234,8 @@ def test_an_alarm_that_could_not_be_logged_trips_all_the_same(world, monkeypatch
 
 
 def decided(seq, rests_on):
-    certificate = Certificate((), (), True, "", "", 0, rests_on, "", "")
+    limits = (Limit(0.1, 0.5, 0.4, 1.0, "theorem", 0.1),)
+    certificate = Certificate((), limits, True, "", "", 0, rests_on, "", "")
     asked = {"decision_id": str(seq), "key": None, "episode": None, "step": 0, "state": 0, "mode": "shadow"}
     told = {"proposed": 0, "played": 0, "is_baseline": True, "reason": "", "detail": "", "certificate": certificate}
     return seq, DecisionMade(**asked, **told)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -120,6 +121,10 @@ def test_two_workers_share_one_log_and_the_switch_reaches_both_at_once(tmp_path,
     with served(tmp_path, address, TETHER_TEST_STORE=database.address):
         first = both_workers(address, lambda fresh: fresh.post("/v1/decisions", json={"state": 0}))
         made = [answer for answers in first.values() for answer in answers]
+        for _ in range(6):  # whichever worker answers, it counts for both
+            told = httpx.get(f"{address}/metrics").text
+            assert sum(map(float, re.findall(r"^tether_answers_total{.*} (.+)$", told, re.MULTILINE))) == len(made)
+            assert "pid=" not in told and re.search(r"^process_resident_memory_bytes ", told, re.MULTILINE)
         for decision in made:  # each outcome through whichever worker takes it, then once more until the other has, too
             told = {"decision_id": decision["id"], "reward": 0.5, "cost": 0.1}
             counted = both_workers(address, lambda fresh, told=told: fresh.post("/v1/outcomes", json=told))

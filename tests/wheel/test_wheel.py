@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -187,7 +188,7 @@ def test_the_steps_of_the_dockerfile_serve(wheel, tmp_path):
             time.sleep(0.2)
     finally:
         served.terminate()
-        assert served.wait(30) == 0
+        assert served.wait(30) in (0, -signal.SIGTERM)  # uvicorn ends, and then passes the signal on
 
 
 PROBLEM = """
