@@ -33,6 +33,7 @@ FACTS = "tests/kernels/test_facts.py"
 TRIALS = "tests/kernels/test_likelihood.py"
 YES_NO = "tests/agents/test_likelihood.py"
 YES_NO_GATE = "tests/live/test_yes_no.py"
+LISTED = "tests/agents/test_listed.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
 ORDER = "tests/agents/test_outcome_order.py"
 RELATED = "tests/agents/relatives"
@@ -743,6 +744,18 @@ AGENTS = (
         f"{RELATED}/test_doss.py::test_where_nothing_may_be_safe_the_least_excess_is_played",
     ),
     Fault(
+        "ncs-lsvi: a scaled radius is called the theorem's",
+        "relatives.ncs_lsvi:NcsLsvi.__init__",
+        swap('"theorem" if scale == 1.0 else "tuned"', '"theorem"'),
+        f"{RELATED}/test_episode_contract.py::test_a_scale_of_one_is_called_the_theorem_and_any_other_tuned[ncs-lsvi]",
+    ),
+    Fault(
+        "an agent that is relabelled keeps showing its first labels",
+        "agent:LeastSquaresAgent.relabel",
+        drop("self._shown = ..."),
+        f"{RELATED}/test_episode_contract.py::test_a_scale_of_one_is_called_the_theorem_and_any_other_tuned[ncs-lsvi]",
+    ),
+    Fault(
         "ncs-lsvi: its first phase ignores its neighbourhood",
         "relatives.ncs_lsvi:NcsLsvi.choose",
         swap("reach is None", "True"),
@@ -1225,8 +1238,38 @@ LIVE_USE = (
     Fault(
         "live: a stop waits for the log",
         "advisor:Advisor.latch",
-        swap("math.inf, stop", "0.0, stop"),
+        swap("(stop, math.inf)", "(stop, 0.0)"),
         f"{LIVE}/test_orders.py::test_a_stop_holds_before_it_is_logged",
+    ),
+    Fault(
+        "live: a stop that another process announced is not heard",
+        "advisor:Advisor._hear",
+        swap("math.inf if entry is None else entry.seq", "0"),
+        f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
+    ),
+    Fault(
+        "live: a stop that was announced and not logged stays unlogged",
+        "advisor:Advisor._hear",
+        drop("self._notes.append(stop)"),
+        f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
+    ),
+    Fault(
+        "live: a stop is announced to nobody",
+        "advisor:Advisor.log_stop",
+        drop("self._store.announce_stop(stop.model_dump_json())"),
+        f"{LIVE}/test_orders.py::test_a_stop_is_announced_before_it_is_logged_and_though_it_cannot_be",
+    ),
+    Fault(
+        "live: announcements that cannot be read are passed over",
+        "advisor:Advisor._stop_in_effect",
+        swap("UNHEARD", "None"),
+        f"{LIVE}/test_orders.py::test_an_announcement_that_cannot_be_read_is_a_stop_until_it_can",
+    ),
+    Fault(
+        "live: decisions without an outcome cost nothing",
+        "judge:_first_objection",
+        swap("ledger.claimed(question.under_way)", "ledger.in_window()"),
+        f"{LIVE}/test_guards.py::test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds",
     ),
     Fault(
         "live: a stop that cannot be logged is forgotten",
@@ -1565,6 +1608,30 @@ LIKELIHOOD = (
         "yes_no:YesNo._value",
         never("not missed <= MISSED * self._norm"),
         f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
+    ),
+    Fault(
+        "listed actions: multipliers that miss x count",
+        "listed:Listed.bound",
+        never("not left <= SPANS * self._norm"),
+        f"{LISTED}::test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none",
+    ),
+    Fault(
+        "listed actions: a negative multiplier takes the upper limit",
+        "listed:Listed.bound",
+        swap("np.maximum(y * low, y * high)", "y * high"),
+        f"{LISTED}::test_an_error_bar_counts_on_both_sides",
+    ),
+    Fault(
+        "listed actions: states where trajectories end count",
+        "problem:Problem.listed_features",
+        swap("np.isnan(self.final_reward_of(state))", "True"),
+        f"{LISTED}::test_states_where_trajectories_end_list_nothing",
+    ),
+    Fault(
+        "yes/no gate: listed actions are not looked at",
+        "gate:Gate._examine_yes_no",
+        swap("rows.and_boxes(terms.listed)", "rows"),
+        f"{YES_NO_GATE}::test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list",
     ),
     Fault(
         "yes/no gate: any bound passes",
@@ -1998,9 +2065,119 @@ EVALUATED = (
     ),
 )
 
+ARCHIVE = "tests/live/test_archive.py"
+
+KEPT = (
+    Fault(
+        "archive: decisions that are open leave, too",
+        "live.archive:_gone",
+        swap("entry.seq not in ids or entry.seq in ended", "True"),
+        f"{ARCHIVE}::test_what_is_open_is_recorded_later_and_then_leaves[sqlite]",
+    ),
+    Fault(
+        "archive: rows are deleted before readers know where they went",
+        "live.archive:archive",
+        swap("store.set_archived(last, folder)", "pass"),
+        f"{ARCHIVE}::test_old_entries_move_to_files_and_everything_still_reaches_them[sqlite]",
+    ),
+    Fault(
+        "archive: entries leave that no snapshot stands for",
+        "live.archive:_write_files",
+        never("last >= checkpoint"),
+        f"{ARCHIVE}::test_only_old_entries_leave_and_the_last_file_full_stays",
+    ),
+    Fault(
+        "archive: a second outcome, after the first was archived, counts",
+        "live.replica:Replica.apply",
+        never("isinstance(event, OutcomeRecorded) and not self.learner.agent.order.is_open(event.decision_id)"),
+        f"{ARCHIVE}::test_an_outcome_of_what_was_archived_counts_for_nothing_however_it_comes",
+    ),
+    Fault(
+        "archive: what is at hand is taken for open",
+        "live.advisor:Advisor._decision",
+        swap("found is not None and self._replica.learner.agent.order.is_open(id)", "found is not None"),
+        f"{ARCHIVE}::test_an_outcome_of_what_was_archived_counts_for_nothing_however_it_comes",
+    ),
+    Fault(
+        "archive: any signature will do",
+        "live.archive:checker",
+        swap("hmac.compare_digest(...)", "True"),
+        f"{ARCHIVE}::test_an_archive_without_the_keys_signature_is_found",
+    ),
+    Fault(
+        "archive: what remains in the log is not compared with the archive",
+        "live.log.chain:_check_keys",
+        never("entry != entries[entry.seq - first]"),
+        f"{ARCHIVE}::test_what_remains_in_the_log_must_be_what_the_archive_holds",
+    ),
+    Fault(
+        "backup: a copy goes on as if nothing were missing",
+        "live.backup:backup",
+        drop("stop(with_stop, by=..., why=...)"),
+        "tests/live/test_backup.py::test_a_restored_copy_plays_a_0_until_somebody_resumes",
+    ),
+    Fault(
+        "migrate: an open decision is passed over, not waited for",
+        "live.migrate:migrate",
+        swap(
+            "if lost: ...",
+            "gone = OutcomeLost(decision_id='', by='', why='')\n"
+            "items = [replace(item, outcome=item.outcome or gone) for item in items]",
+        ),
+        "tests/live/test_migrate.py::test_only_a_prefix_in_the_order_of_decisions_counts",
+    ),
+    Fault(
+        "migrate: a log that was stopped runs on",
+        "live.migrate:migrate",
+        swap("halted = _halted(entries)", "halted = ''"),
+        "tests/live/test_migrate.py::test_only_a_prefix_in_the_order_of_decisions_counts",
+    ),
+)
+
+REAL = "tests/lab/real/test_play.py"
+
+REAL_WORLDS = (
+    Fault(
+        "real worlds: the observed cost is judged where the true one is known",
+        "lab.real.play:Recorder._write",
+        swap('info.get("true_cost", info["cost"])', 'info["cost"]'),
+        f"{REAL}::test_a_violation_is_a_true_cost_over_its_threshold",
+    ),
+    Fault(
+        "real worlds: a cost that is not a number is no violation",
+        "lab.real.play:Recorder._write",
+        swap("not (excess <= 0.0).all()", "(excess > 0.0).any()"),
+        f"{REAL}::test_a_violation_is_a_true_cost_over_its_threshold",
+    ),
+    Fault(
+        "real worlds: methods start from other states",
+        "lab.real.play:Recorder.reset",
+        swap("[self.seed, self.episode]", "[self.seed, self.episode, seed or 0]"),
+        f"{REAL}::test_an_episode_starts_alike_for_every_method_whatever_seed_it_asks_for",
+    ),
+    Fault(
+        "real worlds: a zone that is too cold costs nothing",
+        "lab.real.buildings:SetPoints.step",
+        swap("[errors, -errors]", "[errors, errors]"),
+        "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
+    ),
+    Fault(
+        "real worlds: heat borrowed from the building counts as saved",
+        "lab.real.buildings:Plant.stored",
+        swap("self.wanted(needed) * errors", "0.0 * errors"),
+        "tests/lab/real/test_buildings.py::test_letting_the_zones_go_saves_their_power_less_what_was_borrowed",
+    ),
+    Fault(
+        "real worlds: the meter has no noise",
+        "lab.real.bolus:Meals.step",
+        swap("true_cost + METER_NOISE * self.np_random.normal(size=2)", "true_cost"),
+        "tests/lab/real/test_bolus.py::test_a_meal_costs_what_the_meter_reads_and_the_truth_is_told_apart",
+    ),
+)
+
 FAULTS = (
     SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + DRIFTS + LIKELIHOOD + ROUNDING + AGENTS + LAKES
-    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + WIZARD + LEAGUE
+    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + KEPT + WIZARD + LEAGUE + REAL_WORLDS
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import tether
 from tether.errors import InputError, TetherError
 from tether.lab import books, registry, runner, specs, storage
 from tether.lab.engines import InProcess, Local, WorkerDied, make_engine
@@ -119,11 +120,11 @@ def test_results_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
 
 def test_every_source_that_numbers_depend_on_is_in_the_hash(monkeypatch):
     """Each of them exists, and an agent, a kernel, a world and the simulation are among them."""
-    package = Path(runner.tether.__file__).parent
+    package = Path(tether.__file__).parent
     assert [name for name in runner.NUMERICS if not (package / name).exists()] == []
     read = []
-    monkeypatch.setattr(runner, "spec_hash", lambda content: read.extend(name for name, _ in content))
-    runner.code_digest()
+    monkeypatch.setattr(specs, "spec_hash", lambda content: read.extend(name for name, _ in content))
+    specs.source_hash(runner.NUMERICS)
     assert {"agents/slucb.py", "kernels/plan.py", "lab/worlds/synthetic.py", "lab/simulate.py"} <= set(read)
     assert {"lab/episodes.py", "check/monitor.py", "problem/problem.py", "records.py"} <= set(read)
 

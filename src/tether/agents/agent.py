@@ -6,7 +6,7 @@ a test and a live system. What differs between algorithms is their `Rules`, and 
 
 import io
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import isfinite, log, nan
@@ -252,6 +252,11 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
             raise InputError("the penalised objective r − λ'c needs a cost with every outcome, but got None.")
         return None
     m, numbers = problem.constraints, as_numbers(cost)
+    if not all(problem.bounded) and np.asarray(cost).dtype.kind == "b":
+        raise InputError(
+            f"cost must be {m} finite number(s), but is {cost!r}: yes or no is a cost for "
+            'cost_kind="bounded". Did you mean a measurement? float(cost) says that it is one.'
+        )
     if numbers is None or numbers.shape not in ((m,), ()) or numbers.size != m or not np.isfinite(numbers).all():
         raise InputError(
             f"cost must be {m} finite number(s), but is {cost!r}. "
@@ -358,6 +363,11 @@ class LeastSquaresAgent:
         self.planned_growth = np.full((3, stages), -np.inf)
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
         self.time: float | None = None  # of the decision at hand, if that was said
+
+    def relabel(self, cost: Origin, value: Origin) -> None:
+        """What evidence says of both radii from now on: for those who scale the radii of an agent that they hold."""
+        self.origins = (cost, value)
+        self._shown = tuple(self._shown_of(j) for j in range(self.problem.constraints))
 
     def _shown_of(self, j: int) -> tuple[float, float, float, float, Proof, Origin]:
         """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
@@ -581,18 +591,49 @@ class LeastSquaresAgent:
         A plan that knows every outcome has chosen a ray already; what bounded costs leave of it is found, and no record
         is made.
         """
-        slot, likelihoods = self.slots.get(self.problem.key_of(state)), self.likelihoods
+        slot = self.slots.get(self.problem.key_of(state))
         fresh = slot is not None and slot < self.current.planned[0] and self.plan_version == self.data_version
         if self.mixes:
             return self.propose(step, state, coin=0.0).mean_feature  # no draw is taken from the agent's stream
-        if slot is None or not fresh or likelihoods is None or self.tripped_by or not self.known[slot].actions.is_star:
+        if slot is None or not fresh or self.likelihoods is None or self.tripped_by:
             return self.peek(step, state).mean_feature
+        if not self.known[slot].actions.is_star:
+            return self.peek(step, state).mean_feature
+        return self._cut_ray(self.likelihoods, step, slot, self.likelihoods.played(self.stage_of(step)))
+
+    def peek_features(self, states: Sequence[State], first: State) -> Array:
+        """`peek_feature` of every step and state, (H, S, d), in an episode that begins in `first`: zero where it cannot
+        be."""
+        features = np.zeros((self.problem.horizon, len(states), self.problem.dimension))
+        slots = [self.slots.get(self.problem.key_of(state), -1) for state in states]
+        stars = all(0 <= slot < self.current.planned[0] and self.known[slot].actions.is_star for slot in slots)
+        fast = stars and self.plan_version == self.data_version and not (self.mixes or self.tripped_by)
+        for step in range(self.problem.horizon):
+            kept = self.likelihoods.played(self.stage_of(step)) if fast and self.likelihoods is not None else None
+            for at, (state, slot) in enumerate(zip(states, slots, strict=True)):
+                if step == 0 and state != first:
+                    continue
+                if kept is None or self.likelihoods is None:
+                    features[step, at] = self.peek_feature(step, state)
+                else:
+                    features[step, at] = self._cut_ray(self.likelihoods, step, slot, kept)
+        return features
+
+    def _cut_ray(self, likelihoods: Likelihoods, step: int, slot: int, kept: dict[Hashable, Array]) -> Array:
+        """φ (d,) of the ray that the plan has chosen, cut to what is proven of bounded costs; `kept` has answers."""
         known, plan, made = self.known[slot], self.lone[1], self.current
-        plan.row[0, 0], plan.length[0, 0] = made.row[step, slot], made.length[step, slot]
+        row = int(made.row[step, slot])
+        place = (step, slot, row, known.baseline_cost[step].tobytes())
+        if place in kept:
+            return kept[place]
+        plan.row[0, 0], plan.length[0, 0] = row, made.length[step, slot]
         plan.reason[0, 0], plan.bound[0, 0] = made.reason[step, slot], made.bound[step, slot]
         self._certify(likelihoods, plan, step, known)
         row, length = int(plan.row[0, 0]), float(plan.length[0, 0])
-        return feature_of(known.actions, known.actions.action(row, length))
+        feature = feature_of(known.actions, known.actions.action(row, length))
+        if len(likelihoods.bounded) == self.problem.constraints:  # else the plan's own length counts, too
+            kept[place] = feature
+        return feature
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         check_step(step, self.problem.horizon)
@@ -890,10 +931,10 @@ class LeastSquaresAgent:
         if self.likelihoods is None:
             return
         if outcome.cost is not None:
-            self.likelihoods.observe(stage, outcome.feature, outcome.cost)
+            if self.likelihoods.observe(stage, outcome.feature, outcome.cost):
+                self._steer()
         elif self.problem.lost == "worst-case":
             self.likelihoods.lose(stage, outcome.feature)
-        self._steer()
 
     def remember(self, stage: int, phi_0: Array, baseline_cost: Array) -> None:
         """Remember the safe cost (M,) of one state: γ* satisfies ⟨γ*, f⟩ = τ_s, up to the declared error."""

@@ -7,6 +7,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gymnasium
@@ -172,7 +173,11 @@ class BoxRays(ActionRays):
             features = PerDirection(features, len(ends))
         elif not isinstance(features, ActionFeatures | PerDirection):
             function = features
-            shaped = lambda state, action: function(state, np.reshape(action, space.shape))  # noqa: E731
+
+            @wraps(function, updated=())
+            def shaped(state: State, action: Any) -> ArrayLike:
+                return function(state, np.reshape(action, space.shape))
+
             features = features_of_function(shaped, example, safe)
         self.features = features
 
@@ -434,7 +439,8 @@ class Bridge:
     def describe(self) -> str:
         """One line for people: the environment, its actions and its features."""
         kind = "rays in a box of actions" if self.has_rays else "list of actions"
-        return f"{self.env}: H = {self.problem.horizon}, {kind}, {self.action_sets.features.describe()}"
+        name = getattr(getattr(self.env, "spec", None), "id", None) or str(self.env)  # not the chain of wrappers
+        return f"{name}: H = {self.problem.horizon}, {kind}, {self.action_sets.features.describe()}"
 
     @property
     def has_rays(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Never
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
@@ -30,6 +31,9 @@ from tether.problem.problem import Problem
 from tether.records import Array, Decision, Reason, State, Transition
 
 AgentFactory = Callable[[Problem, np.random.Generator], Agent]
+
+VALUE_RIDGE = 1e-8
+"""λ of the value regression where `learn` chooses it, about √(rounding): a direction of length 10⁻⁴ counts as seen."""
 
 
 def learn(
@@ -98,11 +102,19 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, drift_per: δ, B, ε, ρ and
-            others, as in Problem.
+        confidence: δ, as in Problem, and so are the others up to noise_scales.
+        gamma_norm: B ≥ ‖γ*‖, or one per constraint; None takes √d.
+        feature_norm: an upper bound on ‖φ‖.
+        tight_baseline: what to do where the safe action leaves no gap under τ.
+        gap_floor: a gap under τ that the safe action is known to leave where its cost is unknown.
+        misfit: ε, how far costs may be from linear.
+        drift: ρ, how far γ* may move with each decision, or each second.
+        drift_per: "decision" or "second".
         time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
             function (observation, info) -> seconds.
-        limit, exceedance, noise_scales: what τ limits, as in Problem.
+        limit: what τ limits, the expected cost or the realised one.
+        exceedance: η, how often a realised cost may exceed τ.
+        noise_scales: whether the noise grows with the length that is played.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for dictionaries and the like.
@@ -112,7 +124,7 @@ def learn(
             over its own coin. What a finite set without shared features needs to get anywhere. Needs baseline_cost.
         stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.
         config: every setting of the agent; by default plans are renewed in every episode for Discrete observations, and
-            when the information has doubled for others.
+            when the information has doubled for others, and values are explored by `learning_config`.
         agent: (problem, rng) -> an agent of your own, or a restored one, instead.
         watch: test the assumptions online (`tether.Monitor`); an alarm leaves only the safe action.
         check: first play the safe action for 1000 steps and run every test of `Bridge.check` on them; what fails is an
@@ -132,13 +144,13 @@ def learn(
         bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     if agent is None:
-        learner = _default_agent(bridge, rng, mixtures, stationary, config)
+        learner = default_agent(bridge, rng, mixtures=mixtures, stationary=stationary, config=config)
     elif mixtures or stationary or config is not None:
         raise InputError("mixtures, stationary and config choose Tether's agent, but agent=… brings its own.")
     else:
         learner = agent(bridge.problem, rng)
     if watch:
-        _watch(learner, bridge.problem)
+        attach_monitor(learner, bridge.problem)
     for name, count in (("episodes", episodes), ("compare", 0 if compare is None else compare)):
         if not (isinstance(count, int | np.integer) and count >= 0):
             raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
@@ -190,7 +202,7 @@ def learn(
 
 def _several(env: Any) -> list[Any]:
     """The environments that `learn` was given: of a list, of a vector whose parts can be stepped alone, or just one."""
-    together = hasattr(env, "num_envs") and hasattr(env, "envs")
+    together = isinstance(env, VectorEnv) and hasattr(env, "envs")
     several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
     if not several:
         raise InputError("env is an empty list: give at least one environment.")
@@ -211,17 +223,28 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     return env
 
 
-def _default_agent(
-    bridge: Bridge, rng: np.random.Generator, mixtures: bool, stationary: bool, config: SlucbConfig | None
+def learning_config(*, listed: bool) -> SlucbConfig:
+    """The settings that `learn` takes by itself; `listed`: whether observations are Discrete, so that they come back.
+
+    Its own value radius and ridge (docs/own-environment.md): optimism for directions that were never seen, and what was
+    seen is taken at its estimate. Features that a user scales to norm 1 are small in most directions, and a ridge of 1
+    would hide them for thousands of steps.
+    """
+    config = SlucbConfig(value_radius="unseen", value_ridge=VALUE_RIDGE)
+    return replace(config, backup="tables", replan="every-episode") if listed else config
+
+
+def default_agent(
+    bridge: Bridge, rng: np.random.Generator, *, mixtures: bool, stationary: bool, config: SlucbConfig | None
 ) -> Agent:
     """SLUCB-QVI or RSLUCB-QVI with the settings that suit the environment."""
     listed = isinstance(bridge.env.observation_space, spaces.Discrete)
-    chosen = config or (SlucbConfig(backup="tables", replan="every-episode") if listed else SlucbConfig())
+    chosen = config or learning_config(listed=listed)
     chosen = replace(chosen, pooled=chosen.pooled or stationary)
     return RslucbQvi(bridge.problem, chosen, rng=rng) if mixtures else SlucbQvi(bridge.problem, chosen)
 
 
-def _watch(agent: Agent, problem: Problem) -> None:
+def attach_monitor(agent: Agent, problem: Problem) -> None:
     """Attach the online tests to an agent that can carry them, has none, and has learned nothing yet."""
     if isinstance(agent, LeastSquaresAgent) and agent.watch is None and agent.data_version == 0:
         pooled = bool(getattr(getattr(agent, "config", None), "pooled", False))

@@ -8,7 +8,7 @@ How to use it (figures and reports do nothing else):
         cell.agent, cell.explorer, cell.world  # registry names
         cell.options, cell.world_options       # as in the spec
         cell.cost_radius_origin                # "theorem", "tuned", "exact" (told γ*) or "none" (no constraint)
-        cell.per                               # "episode" or "unit": what a row of a run counts
+        cell.per                               # "episode", "unit" or "step": what a row of a run counts
         cell.seeds                             # (n,): the runs that finished
         cell["regret"]                         # (n, K) float64, one row per seed; any name in cell.column_names
     results.by_label["..."]                    # the same cells by label
@@ -32,7 +32,7 @@ import numpy as np
 from tether.errors import TetherError
 from tether.records import Array
 
-Per = Literal["episode", "unit"]
+Per = Literal["episode", "unit", "step"]
 
 COLUMNS: dict[Per, tuple[str, ...]] = {
     "episode": (
@@ -61,8 +61,20 @@ COLUMNS: dict[Per, tuple[str, ...]] = {
         "plans",  # plans made
         "plan_seconds",  # wall time of the unit; not reproducible
     ),
+    "step": (
+        "reward",  # the environment's own
+        "violations",  # 1 if a cost exceeds its τ: the true one, or the observed one where the truth is not known
+        "excess",  # the largest cost minus τ over the constraints
+        "ended",  # 1 if the environment ended the episode here
+        "baseline",  # 1 if the safe action was played; NaN where the method has none
+        "alarm",  # 1 from the step on at which the online tests tripped
+        "signal_0",  # what the world's picture shows, in its units
+        "signal_1",
+        "signal_2",
+        "plan_seconds",  # wall time of the method, without the simulator; not reproducible
+    ),
 }
-"""One number per episode, or per interaction unit in studies that count steps in units."""
+"""One number per episode, per interaction unit in studies that count steps in units, per step in real worlds."""
 
 WATCHED = ("cost_ratio", "safe_value", "misfit_ratio")
 """What a run with watches also holds: the largest true cost over τ, V^{a_0}(s_1), the largest known ε over τ."""
@@ -86,9 +98,12 @@ class CellInfo:
     world_options: dict[str, Any]
     cost_radius_origin: str  # whether the safe set's β is a guarantee: theorem, tuned, exact or none
     value_radius_origin: str
+    episodes: int = 0  # of a run; 0 in older results, where it is the study's
     units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Schedule
     watches: tuple[str, ...] = ()  # see simulate.Witness
+    real: bool = False  # a world that nobody here wrote: see tether.lab.real
     own: str = ""  # "episode" or "realised" where the agent promises that, and not the cost of each step
+    limits: str = "step"  # what the world limits: the cost of every step, or of an "episode"
     instance: str = ""  # hash of the first seed's instance: another one is another world
     repeats: int = 1  # runs per instance; run number = seed * repeats + repeat
     first: int | None = None  # only so many of the study's seeds
@@ -106,7 +121,7 @@ class CellInfo:
     @property
     def per(self) -> Per:
         """What a row of a run counts."""
-        return "episode" if self.units is None else "unit"
+        return "step" if self.real else "episode" if self.units is None else "unit"
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -189,8 +204,9 @@ class Results:
 
     @property
     def per(self) -> Per:
-        """Whether its runs are counted in episodes or in interaction units."""
-        return "unit" if any(cell.per == "unit" for cell in self.cells) else "episode"
+        """Whether its runs are counted in episodes, in interaction units or in steps."""
+        kinds = {cell.per for cell in self.cells}
+        return "unit" if "unit" in kinds else "step" if "step" in kinds else "episode"
 
     @property
     def by_label(self) -> dict[str, Cell]:
@@ -237,7 +253,7 @@ def encode(info: CellInfo, seed: int, columns: Mapping[str, Array], metadata: Ma
         name: pa.DictionaryArray.from_arrays(same, pa.array([text])) for name, text in constants.items()
     }
     data["seed"] = np.full(episodes, seed, dtype=np.int64)
-    data["episode"] = np.arange(episodes, dtype=np.int32)
+    data["step" if info.real else "episode"] = np.arange(episodes, dtype=np.int32)
     data.update({name: columns[name] for name in info.column_names})
     table = pa.table(data).replace_schema_metadata({"tether": json.dumps(dict(metadata), sort_keys=True)})
     sink = io.BytesIO()

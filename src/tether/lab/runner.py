@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-import tether
 from tether.agents.agent import LeastSquaresAgent
 from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
@@ -34,7 +33,7 @@ from tether.lab.simulate import (
     simulate_stepwise,
     simulate_units,
 )
-from tether.lab.specs import Schedule, Study, spec_hash
+from tether.lab.specs import Schedule, Study, source_hash, spec_hash
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
 from tether.records import Array
 
@@ -117,16 +116,8 @@ class StudyRun:
     failures: list[Failure] = field(default_factory=list)
 
 
-def code_digest() -> str:
-    """A hash of the sources that numbers depend on: results of other code are redone, not mixed in."""
-    package = Path(tether.__file__).parent
-    roots = [package / name for name in NUMERICS]
-    sources = [path for root in roots for path in (sorted(root.rglob("*.py")) if root.is_dir() else [root])]
-    return spec_hash([[path.relative_to(package).as_posix(), path.read_text("utf-8")] for path in sources])
-
-
-CODE = code_digest()
-"""Of the sources as this process imported them."""
+CODE = source_hash(NUMERICS)
+"""Of the sources that numbers depend on, as this process imported them: results of others are redone, not mixed in."""
 
 
 def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
@@ -145,6 +136,10 @@ def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
 def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dict[str, str]]:
     """The columns of one run (K,), from its spec and seed alone, and what its watches said."""
     info, episodes = unit.info, unit.episodes
+    if info.real:
+        from tether.lab.real.play import play as play_real
+
+        return play_real(info, unit.seed, tell)
     streams = Streams.from_seed(*divmod(unit.seed, info.repeats))
     instance = unit.seed // info.repeats
     world = _world(info.world, json.dumps(info.world_options, sort_keys=True), episodes, instance)
@@ -160,7 +155,7 @@ def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dic
         witness = OwnConstraint(world, info.own, episodes)
         kept = simulate_any(world, agent, episodes, streams, clock.progress, witness)
     elif isinstance(world, LinearMDP) and not info.watches:
-        if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
+        if isinstance(agent, LeastSquaresAgent) and not agent.mixes and not world.ended.any():
             kept = simulate(world, agent, episodes, streams, clock.progress)
         else:
             kept = simulate_any(world, agent, episodes, streams, clock.progress)
@@ -168,7 +163,8 @@ def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dic
         if getattr(agent, "mixes", False):
             raise TetherError(f"watches and misspecified worlds are for agents that do not mix, unlike {info.label}.")
         witness = Witness(world, info.watches, episodes)
-        run: Any = simulate_stepwise if isinstance(agent, LeastSquaresAgent) else simulate_any
+        single = isinstance(agent, LeastSquaresAgent) and not agent.decides_afresh
+        run: Any = simulate_stepwise if single else simulate_any
         kept = run(world, agent, episodes, streams, clock.progress, witness)
     clock.say()
     columns = {**kept._asdict(), "plan_seconds": np.concatenate(clock.per_episode)}
@@ -245,7 +241,7 @@ def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
     units: list[Unit] = []
     for info in infos:
         about = {**told, "cell": info.to_json()}
-        units += [Unit(info, study.episodes, run, about) for run in info.runs(study.seed_list)]
+        units += [Unit(info, info.episodes, run, about) for run in info.runs(study.seed_list)]
     return sorted(units, key=lambda unit: unit.seed // unit.info.repeats)  # stable: cells in order, repeats together
 
 

@@ -89,6 +89,7 @@ class Terms:
     bounded: tuple[int, ...] = ()  # constraints whose costs lie in [0, 1], which are bounded by likelihood ratios
     drift: Array | None = None  # ρ: how far γ* may move with each decision (M,); None if costs do not drift
     drift_per: Literal["decision", "second"] = "decision"  # or in each second
+    listed: Array | None = None  # φ of the listed actions (L, d), whose bounded costs lie in [0, 1]; None if none count
 
     @cached_property
     def windows(self) -> tuple[float, ...]:
@@ -1062,8 +1063,12 @@ class Gate:
         rows = rows.and_also(actions.phi_0, *start).and_also(parts.away / parts.total, 0.0, 1.0)
         events = terms.stages * len(terms.threshold) / terms.confidence
         least = self.yes_no.least_likelihood(stage, k, events)
-        own, reached = self.yes_no.proven(rows, point.feature, least, self.yes_no.guess[stage, k])
-        doubt, gap = max(own - reached, 0.0) + SOLVED, tau if terms.error is None else tau - declared
+        guess = self.yes_no.guess[stage, k]
+        own, reached = self.yes_no.proven(rows, point.feature, least, guess)
+        if terms.listed is not None and len(terms.listed) and not (own <= tau and shown.bound >= reached - SOLVED):
+            rows = rows.and_boxes(terms.listed)  # it may rest on them; most do not, and are examined faster
+            own, reached = self.yes_no.proven(rows, point.feature, least, guess)
+        doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
         why = ""
         if not (isfinite(own) and isfinite(reached) and isfinite(shown.bound)):
             why = "a bound is not finite, or the safe cost contradicts the data"

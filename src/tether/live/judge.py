@@ -235,7 +235,7 @@ def _first_objection(replica: Replica, question: Question, proposal: Decision | 
     rate = guards.over_rate(ledger.mode, ledger.others() + question.under_way)
     if rate:
         return "rate", rate
-    budget = guards.over_budget(ledger.in_window(), tuple(shown.bound for shown in proposal.evidence))
+    budget = guards.over_budget(ledger.claimed(question.under_way), tuple(shown.bound for shown in proposal.evidence))
     return ("budget", budget) if budget else ("", "")
 
 

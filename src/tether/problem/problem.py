@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError, TetherError
-from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin, real_numbers
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import Limit, check_options
@@ -278,6 +278,20 @@ class Problem:
             check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
         return KnownState(self.key_of(state), actions, costs)
 
+    def listed_features(self) -> Array:
+        """φ(s, a) of the single actions of all listed states where something is played, at most LISTED of them: (L, d).
+
+        Each of them has an expected cost, so that of a bounded one is known to lie in [0, 1] before it was ever played.
+        """
+        found: list[Array] = []
+        for state in self.states or ():
+            actions = self.actions(state)
+            if not actions.is_star and np.isnan(self.final_reward_of(state)):
+                if sum(map(len, found)) + len(actions.endpoints) > LISTED:
+                    break
+                found.append(actions.endpoints)
+        return np.concatenate(found) if found else np.zeros((0, self.dimension))
+
     def final_reward_of(self, state: State) -> float:
         """The reward of each step that remains after a trajectory has ended in this state; NaN where it goes on."""
         told = None if self.final_reward is None else self.final_reward(state)
@@ -360,8 +374,7 @@ class Problem:
         cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d), baseline_cost (H, S)."""
-        starts = np.array(phi_0, dtype=np.float64)
-        ends = np.array(endpoints, dtype=np.float64)
+        starts, ends = real_numbers(phi_0), real_numbers(endpoints)
         if starts.ndim != 2 or ends.ndim != 3 or starts.shape != (ends.shape[0], ends.shape[2]):
             raise InputError(
                 f"from_rays needs phi_0 (S, d) and endpoints (S, N, d), but got {starts.shape}, {ends.shape}."
@@ -374,7 +387,7 @@ class Problem:
         cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """Finitely many actions over states 0..S-1: features (S, N, d), baseline_action (S,)."""
-        table = np.array(features, dtype=np.float64)
+        table = real_numbers(features)
         safe = np.asarray(baseline_action)
         if table.ndim != 3 or safe.shape != table.shape[:1] or safe.dtype.kind not in "iu":
             raise InputError(
@@ -414,6 +427,9 @@ class SameCosts:
 
 
 COST_KINDS = ("gaussian", "bounded")
+
+LISTED = 1024
+"""Listed actions whose costs are used to lie in [0, 1]; those of later states are left out, which is always allowed."""
 
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what tests of assumptions use for bounded costs."""

@@ -1,7 +1,7 @@
 """One study, one file: its panels, claims and table; the spec lies beside it as TOML.
 
-A study without a file of its own, shipped or a user's, is shown as figure 1 is, or as figure 2 if it counts
-interaction units.
+A study without a file of its own, shipped or a user's, is shown as figure 1 is, as figure 2 if it counts interaction
+units, or as the real worlds are if it counts their steps.
 """
 
 from importlib import import_module
@@ -16,9 +16,13 @@ OWN = {
     "twins": "twins",
     "league": "league",
     "league-mdp": "league",
+    "league-axes": "league",
+    "real": "real",
+    "real-buildings": "real_cells",
+    "real-patients": "real_cells",
 }
 """Studies that a file shows, each its own or that of its kind."""
-OTHERS = {"episode": "figure1", "unit": "figure2"}
+OTHERS = {"episode": "figure1", "unit": "figure2", "step": "real"}
 
 
 def view_of(results: Results) -> View:

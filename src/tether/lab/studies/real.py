@@ -1,0 +1,306 @@
+"""Worlds that nobody here wrote: what each method gains over the safe action, what it breaks, and a picture of it."""
+
+import inspect
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tether.lab.books import Cell, Interval, Results, interval, paired
+from tether.lab.plots import INK, LOOK, QUIET, Chart, Panel, running_sum, styles
+from tether.lab.real import RealWorld, described
+from tether.lab.view import Claim, Picture, Table, View, counted, html_table
+from tether.records import Array
+
+OURS, SAFE = "slucb-qvi", "always-safe"
+TWINS = ("motor-twin",)
+"""Worlds that are not what was declared: what counts there is the alarm, not the gain."""
+HEADS = (
+    "world", "method", "gain over the safe action", "in the last quarter", "violations", "in runs", "worst excess",
+    "cost is", "alarms", "ms a step", "lines",
+)  # fmt: skip
+
+
+def places(results: Results) -> list[tuple[RealWorld, list[Cell]]]:
+    """Every world with its finished cells, in the order of the spec."""
+    found: dict[str, list[Cell]] = {}
+    for cell in results.finished:
+        found.setdefault(cell.world, []).append(cell)
+    return [(described(name), cells) for name, cells in found.items()]
+
+
+def episodes(world: RealWorld, steps: Array) -> Array:
+    """Sums over as many steps as an episode has at most: (n, T) -> (n, T/H)."""
+    sums: Array = steps.reshape(len(steps), -1, world.horizon).sum(axis=2)
+    return sums
+
+
+def gains(world: RealWorld, cell: Cell, safe: Cell) -> Array:
+    """What an episode gained over the safe action's from the same start, in the world's unit: (n, K)."""
+    ours, theirs = paired(cell, safe, "reward")
+    return world.reward_scale * (episodes(world, ours) - episodes(world, theirs))
+
+
+def mean_gain(gained: Array) -> Interval:
+    """Mean over episodes with its interval over runs; a single run, or equal ones, has none."""
+    return interval(gained.mean(axis=1))
+
+
+def row(world: RealWorld, cell: Cell, safe: Cell | None) -> dict[str, Any]:
+    """The numbers of one method in one world."""
+    broken = cell["violations"].sum(axis=1)
+    made: dict[str, Any] = {
+        "world": world.name,
+        "title": world.title,
+        "method": cell.agent,
+        "label": cell.agent_label,
+        "runs": len(cell.seeds),
+        "steps": int(cell["reward"].shape[1]),
+        "unit": world.gain,
+        "violations": int(broken.sum()),
+        "violating_runs": int((broken > 0).sum()),
+        "worst_excess": float(cell["excess"].max()),
+        "truth": world.truth,
+        "ended": int(cell["ended"].sum()),
+        "alarms": int(cell["alarm"].any(axis=1).sum()),
+        "milliseconds": 1000.0 * float(np.median(cell["plan_seconds"].mean(axis=1))),
+        "lines": lines_of(world, cell.agent),
+    }
+    if safe is not None and cell.agent != SAFE:
+        gained = gains(world, cell, safe)
+        quarter = max(1, gained.shape[1] // 4)
+        for name, part in (("gain", gained), ("last", gained[:, -quarter:])):
+            found = mean_gain(part)
+            made |= {name: float(found.mean), f"{name}_low": float(found.low), f"{name}_high": float(found.high)}
+    return made
+
+
+def rows(results: Results) -> list[dict[str, Any]]:
+    """One line per world and method."""
+    made = []
+    for world, cells in places(results):
+        safe = next((cell for cell in cells if cell.agent == SAFE), None)
+        made += [row(world, cell, safe) for cell in cells]
+    return made
+
+
+def lines_of(world: RealWorld, method: str) -> int:
+    """Lines of code that a user writes beside the environment with its costs, without comments and docstrings."""
+    from tether.lab.real import play
+
+    parts = {
+        SAFE: (),
+        OURS: world.setup,
+        "lsvi-ucb": (*world.setup, play.Priced, play.lsvi_ucb),
+        "ppo": (play.Priced, play.train_ppo),
+        "ppo-lagrangian": (play.Priced, play.train_ppo),
+    }
+    return sum(code_lines(inspect.getsource(part)) for part in parts[method]) + 1  # and the call
+
+
+def code_lines(source: str) -> int:
+    """Lines that are neither blank, nor comments, nor within docstrings."""
+    count, inside = 0, False
+    for line in map(str.strip, source.splitlines()):
+        quotes = line.count('"""')
+        if not inside and line and not line.startswith(("#", '"""')):
+            count += 1
+        inside ^= quotes == 1
+    return count
+
+
+def table(results: Results) -> Table:
+    """Gains, violations, time and lines of every method in every world."""
+    made = rows(results)
+    lines = [_line(one) for one in made]
+    body = "\n".join(
+        f'<tr><th scope="row">{world}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
+        for world, *others in lines
+    )
+    units = "; ".join(f"{title}: {unit}" for title, unit in {one["title"]: one["unit"] for one in made}.items())
+    caption = (
+        f"Gains are paired by start, per episode, with 95% over runs ({units}). A violation is a step with a cost over "
+        "its τ: the true cost, or the observed one where the truth is not known; the worst excess is in units of the "
+        "cost. Time is the method's own, without the simulator's. Lines are what a user writes beside the environment."
+    )
+    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
+    return Table(made, HEADS, lines, [page])
+
+
+def _line(one: dict[str, Any]) -> Sequence[str]:
+    spans = [
+        f"{one[name]:+.3g} ({one[f'{name}_low']:+.3g} to {one[f'{name}_high']:+.3g})" if name in one else ""
+        for name in ("gain", "last")
+    ]
+    return (
+        one["title"],
+        one["label"],
+        *spans,
+        f"{one['violations']:,}",
+        f"{sum_of(one)}",
+        f"{one['worst_excess']:.3g}" if one["violations"] else "none",
+        "true" if one["truth"] else "observed",
+        f"{one['alarms']} of {one['runs']}" if one["method"] == OURS else "",
+        f"{one['milliseconds']:.2g}" if one["method"] != SAFE else "",
+        str(one["lines"]),
+    )
+
+
+def sum_of(one: dict[str, Any]) -> str:
+    """In how many of its runs there were violations."""
+    return f"{one['violating_runs']} of {one['runs']}"
+
+
+def claims(results: Results) -> list[Claim]:
+    """Ours breaks nothing anywhere; it gains in four of five worlds; a twin raises the alarm."""
+    made, ours = [], [one for one in rows(results) if one["method"] == OURS]
+    for one in ours:
+        kind = "true" if one["truth"] else "observed"
+        text = f"{one['title']}: no {kind} violation by SLUCB-QVI."
+        found = f"{one['violations']:,} of {one['runs'] * one['steps']:,} steps over τ"
+        made.append(Claim(f"safe@{one['world']}", text, one["violations"] == 0, found))
+        if one["world"] in TWINS:
+            every = one["alarms"] == one["runs"]
+            text = f"{one['title']}: the change is noticed in every run."
+            made.append(
+                Claim(f"noticed@{one['world']}", text, every, f"alarms in {one['alarms']} of {one['runs']} runs")
+            )
+    honest = [one for one in ours if one["world"] not in TWINS and "gain" in one]
+    winners = [one["title"] for one in honest if one["gain_low"] > 0.0]
+    if honest:
+        text = "SLUCB-QVI gains over the safe action in all worlds but one at most, its interval above 0."
+        found = f"{len(winners)} of {len(honest)}: {', '.join(winners) or 'none'}"
+        made.append(Claim("gains", text, len(winners) >= max(1, len(honest) - 1), found))
+    return made
+
+
+def charts(results: Results) -> list[Chart]:
+    """Per world: what was gained so far, and what was broken so far."""
+    made = []
+    for world, cells in places(results):
+        safe = next((cell for cell in cells if cell.agent == SAFE), None)
+        if safe is None:
+            continue
+        gained, broken = [], []
+        for cell, style in zip(cells, styles(cells), strict=True):
+            note = world.title
+            gained.append(running_sum(cell.agent_label, note, style, gains(world, cell, safe)))
+            counts = episodes(world, cell["violations"])
+            broken.append(running_sum(cell.agent_label, note, style, counts))
+        zero = [curve.name for curve in broken if curve.total == 0.0]
+        runs, length = min(len(cell.seeds) for cell in cells), len(gained[0].x)
+        caption = f"{world.title}: {runs} runs of {length} × {world.horizon} steps. Bands: 95% over runs."
+        unit = f"{world.gain}, summed over episodes"
+        panels = (
+            Panel(key="gain", title="Gained over the safe action so far", subtitle=unit, x_title="episode",
+                  y_title="gain, summed", series=tuple(gained)),
+            Panel(key="violations", title="Steps over the limit so far", subtitle="Mean per run.", x_title="episode",
+                  y_title="steps over τ per run", y_scale="count", unit=1.0 / runs, series=tuple(broken),
+                  notes=(f"0 violations: {' · '.join(zero)}",) if zero else (), prints_note=True),
+        )  # fmt: skip
+        made.append(Chart(f"{results.study}-{world.name}-curves", world.title, caption, panels))
+    return made
+
+
+def pictures(results: Results) -> list[Picture]:
+    """Per world the limited quantity in one run of every method, with what was over the limit marked."""
+    return [
+        Picture(
+            f"{results.study}-{world.name}",
+            f"{world.title}: one run of each method",
+            "; ".join(f"{cell.agent_label}: {_over(cell)}" for cell in cells),
+            lambda dpi, world=world, cells=cells: draw(world, cells, dpi),  # type: ignore[misc]
+        )
+        for world, cells in places(results)
+        if world.signals
+    ]
+
+
+def _over(cell: Cell) -> str:
+    return f"{counted(int(cell['violations'][0].sum()), 'step')} over the limit"
+
+
+SHOWN = 3
+"""Episodes at the end of a run that are shown in full."""
+
+
+def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
+    """A row per method: the whole run, and its last episodes with what was to be followed. PNG."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(LOOK):
+        figure = Figure(figsize=(11.0, 1.0 + 1.35 * len(cells)), layout="constrained")
+        grid = figure.subplots(len(cells), 2, squeeze=False, sharex="col", sharey="col", width_ratios=(3, 2))
+        low, high = _range(world, cells)
+        follows = (1, 2) if len(world.signals) > 2 else (0, 1)  # what is shown at the end, and what it should be
+        for (whole, end), cell, style in zip(grid, cells, styles(cells), strict=True):
+            signal, over = cell["signal_0"][0], cell["violations"][0] > 0.0
+            at = np.arange(len(signal))
+            last = at[-SHOWN * world.horizon :]
+            for ax, part in ((whole, at), (end, last))[: 1 + (follows[0] == 0)]:
+                _limits(ax, world, low, high)
+                ax.plot(part, signal[part], color=style.light, linewidth=0.8 if ax is whole else 1.4)
+                hit = part[over[part]]
+                ax.plot(hit, np.clip(signal[hit], low, high), ".", color="#c62828", markersize=4, zorder=3)
+                ax.set(ylim=(low, high), xlim=(part[0], part[-1]))
+            if follows[0] > 0:
+                end.plot(last, cell[f"signal_{follows[0]}"][0][last], color=style.light, linewidth=1.4)
+                end.set(xlim=(last[0], last[-1]))
+            if follows[1] < len(world.signals):
+                end.plot(last, cell[f"signal_{follows[1]}"][0][last], color=INK, linewidth=1.0, linestyle=":")
+            whole.set_ylabel(world.signals[0][1] or world.signals[0][0])
+            whole.set_title(f"{cell.agent_label} — {_over(cell)}", loc="left", fontsize=9.5, color=INK)
+        shown = [world.signals[place][0] for place in follows if place < len(world.signals)]
+        dotted = f", dotted: {shown[1]}" if len(shown) > 1 else ""
+        grid[0][1].set_title(f"the last {SHOWN} episodes: {shown[0]}{dotted}", loc="left", fontsize=9.5, color=QUIET)
+        for ax in grid[-1]:
+            ax.set_xlabel("step")
+        figure.suptitle(f"{world.title}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
+        sink = io.BytesIO()
+        figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
+    return sink.getvalue()
+
+
+def _range(world: RealWorld, cells: Sequence[Cell]) -> tuple[float, float]:
+    """What the axes show: both limits, and the signal as far as it is not wild."""
+    known = [limit for limit in world.limits if limit is not None]
+    seen = np.concatenate([cell["signal_0"][0] for cell in cells])
+    low, high = min([*known, float(np.nanquantile(seen, 0.01))]), max([*known, float(np.nanquantile(seen, 0.99))])
+    room = 0.12 * (high - low or 1.0)
+    return low - room, high + room
+
+
+def _limits(ax: Any, world: RealWorld, low: float, high: float) -> None:
+    for limit, side in zip(world.limits, (low, high), strict=True):
+        if limit is not None:
+            ax.axhspan(limit, side, color="#c62828", alpha=0.10, linewidth=0)
+            ax.axhline(limit, color="#c62828", linewidth=0.8)
+
+
+def markdown(results: Results) -> str:
+    """The table for the documentation."""
+    made = table(results)
+    heads = "| " + " | ".join(made.heads) + " |\n|" + "---|" * len(made.heads)
+    return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in made.lines)]) + "\n"
+
+
+def files(results: Results) -> dict[str, bytes]:
+    """The table as Parquet and as Markdown."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(table(results).rows), sink, compression="zstd")
+    return {f"{results.study}.parquet": sink.getvalue(), f"{results.study}.md": markdown(results).encode()}
+
+
+def summary(results: Results, made: list[dict[str, Any]]) -> str:
+    """How much was run."""
+    runs, steps = sum(one["runs"] for one in made), sum(one["runs"] * one["steps"] for one in made)
+    worlds = counted(len({one["world"] for one in made}), "world")
+    return f"{worlds} that nobody here wrote, {runs:,} runs, {steps:,} steps."
+
+
+VIEW = View(charts=charts, claims=claims, table=table, summary=summary, pictures=pictures, files=files)

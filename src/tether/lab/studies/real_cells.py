@@ -1,0 +1,223 @@
+"""One real world in all its variants, each played once: a map of what was gained where, with what was broken.
+
+Every building in every climate (real-buildings), every virtual patient (real-patients).
+"""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tether.gym.comparison import Comparison
+from tether.lab.books import Cell, Results, interval
+from tether.lab.plots import INK, LOOK, QUIET
+from tether.lab.real import RealWorld
+from tether.lab.studies.real import OURS, SAFE, episodes, places
+from tether.lab.studies.real import charts as curves
+from tether.lab.view import Claim, Picture, Table, View, counted, html_table
+from tether.records import Array
+
+HEADS = ("", "cells", "gain over the safe action", "least to most", "shown in", "violations", "worst excess", "alarms")
+
+
+def variants(results: Results) -> list[dict[str, Any]]:
+    """One line per variant that both our learner and the safe action have played, over the second half of its episodes.
+
+    A gain is shown if its 95% interval, paired by episode, is above 0. In buildings it is told in % of what the
+    thermostats use, over all zones; else in the world's own unit. A violation is a step with a cost over its τ, or with
+    what the picture shows beyond its limits: in a building that is the worst of all zones, learned or not.
+    """
+    made = []
+    for world, cells in places(results):
+        found = {cell.agent: cell for cell in cells}
+        if OURS not in found or SAFE not in found:
+            continue
+        ours, safe = found[OURS], found[SAFE]
+        both = sorted(set(ours.seeds) & set(safe.seeds))
+        made += [_variant(world, ours, safe, seed) for seed in both]
+    return made
+
+
+def _variant(world: RealWorld, ours: Cell, safe: Cell, seed: int) -> dict[str, Any]:
+    mine, other = ours.seeds.index(seed), safe.seeds.index(seed)
+    returns = [episodes(world, cell["reward"][[row]])[0] for cell, row in ((ours, mine), (safe, other))]
+    half = len(returns[0]) // 2
+    seen = Comparison(world.reward_scale * returns[0][half:], world.reward_scale * returns[1][half:], paired=True)
+    used, unit = 1.0, world.gain
+    if world.name == "buildings":
+        power = float(safe["signal_1"][other][half * world.horizon :].mean())  # kW
+        used, unit = 0.24 * power, "% of the thermostats' energy"
+    row, column = names_of(world.cell_of(seed))
+    low, high = seen.interval
+    signal = ours["signal_0"][mine]
+    least, most = (
+        limit if limit is not None else side * np.inf for limit, side in zip(world.limits, (-1, 1), strict=True)
+    )
+    broken = (ours["violations"][mine] > 0.0) | ~((signal >= least) & (signal <= most))
+    return {
+        "world": world.name,
+        "row": row,
+        "column": column,
+        "unit": unit,
+        "gain": seen.gain / used,
+        "gain_low": low / used,
+        "gain_high": high / used,
+        "violations": int(broken.sum()),
+        "worst_excess": float(ours["excess"][mine].max()),
+        "alarm": bool(ours["alarm"][mine].any()),
+        "safe_share": float(ours["baseline"][mine].reshape(-1)[half * world.horizon :].mean()),
+        "safe_violations": int(safe["violations"][other].sum()),
+        "lowest": float(signal.min()),
+        "highest": float(signal.max()),
+    }
+
+
+def names_of(cell: str) -> tuple[str, str]:
+    """Row and column on the map: building and climate, or kind of patient and number."""
+    row, _, column = cell.replace("#", "/").partition("/")
+    return row, column
+
+
+def table(results: Results) -> Table:
+    """A line per row of the map, and one for all; every variant is in the data and in the files."""
+    made = variants(results)
+    rows = list(dict.fromkeys(one["row"] for one in made))
+    lines = [_line(row, [one for one in made if one["row"] == row]) for row in rows]
+    if made:
+        lines.append(_line("all", made))
+    body = "\n".join(
+        f'<tr><th scope="row">{row}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
+        for row, *others in lines
+    )
+    unit = made[0]["unit"] if made else ""
+    caption = (
+        f"Gains in {unit}, over the second half of each run; 95% over cells. The worst excess is in units of cost."
+    )
+    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
+    return Table(made, HEADS, lines, [page])
+
+
+def _line(name: str, some: list[dict[str, Any]]) -> Sequence[str]:
+    gains = np.array([one["gain"] for one in some])
+    found, broken = interval(gains), sum(one["violations"] for one in some)
+    return (
+        name,
+        str(len(some)),
+        f"{float(found.mean):+.3g} ({float(found.low):+.3g} to {float(found.high):+.3g})",
+        f"{gains.min():+.3g} to {gains.max():+.3g}",
+        f"{sum(one['gain_low'] > 0.0 for one in some)} of {len(some)}",
+        f"{broken:,}",
+        f"{max(one['worst_excess'] for one in some):.3g}" if broken else "none",
+        f"{sum(one['alarm'] for one in some)}",
+    )
+
+
+def claims(results: Results) -> list[Claim]:
+    """Nothing is broken in any cell, the learner gains on the whole, and loses in none."""
+    made = variants(results)
+    if not made:
+        return []
+    broken = sum(one["violations"] > 0 for one in made)
+    gains = np.array([one["gain"] for one in made])
+    found, worse = interval(gains), [f"{one['row']} {one['column']}" for one in made if one["gain_high"] < 0.0]
+    shown = sum(one["gain_low"] > 0.0 for one in made)
+    text = f"{gains.mean():+.3g} {made[0]['unit']} ({float(found.low):+.3g} to {float(found.high):+.3g}); "
+    return [
+        Claim("safe", "No true violation in any cell.", broken == 0, f"violations in {broken} of {len(made)} cells"),
+        Claim(
+            "gains",
+            "On the whole the learner gains over the safe action, its interval above 0.",
+            bool(found.low > 0.0),
+            f"{text}in {shown} of {len(made)} cells alone",
+        ),
+        Claim(
+            "no-loss",
+            "It is worse than the safe action in no cell.",
+            not worse,
+            f"worse in {len(worse)} of {len(made)} cells{': ' if worse else ''}{', '.join(worse)}",
+        ),
+    ]
+
+
+def pictures(results: Results) -> list[Picture]:
+    """The map."""
+    made = variants(results)
+    if not made:
+        return []
+    broken = counted(sum(one["violations"] > 0 for one in made), "cell")
+    words = f"Gain in {made[0]['unit']} in {counted(len(made), 'cell')}; violations in {broken}."
+    return [Picture(f"{results.study}-map", "What was gained where", words, lambda dpi: draw(made, dpi))]
+
+
+def draw(made: list[dict[str, Any]], dpi: int) -> bytes:
+    """The gain as colour and number; a cross where something was broken, a circle where no gain is shown. PNG."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    rows, columns = (list(dict.fromkeys(one[side] for one in made)) for side in ("row", "column"))
+    rows, columns = sorted(rows), sorted(columns, key=_climate)
+    values: Array = np.full((len(rows), len(columns)), np.nan)
+    with matplotlib.rc_context(LOOK):
+        figure = Figure(figsize=(3.0 + 0.55 * len(columns), 1.6 + 0.36 * len(rows)), layout="constrained")
+        ax = figure.subplots()
+        for one in made:
+            values[rows.index(one["row"]), columns.index(one["column"])] = one["gain"]
+        top = max(float(np.nanmax(values)), 1e-9)
+        image = ax.imshow(values, cmap="YlGn", vmin=min(0.0, float(np.nanmin(values))), vmax=top, aspect="auto")
+        for one in made:
+            at = (columns.index(one["column"]), rows.index(one["row"]))
+            ax.text(*at, f"{one['gain']:.0f}", ha="center", va="center", fontsize=7,
+                    color="white" if one["gain"] > 0.7 * top else INK)  # fmt: skip
+            if one["violations"]:
+                ax.plot(*at, "x", color="#c62828", markersize=13, markeredgewidth=2)
+            elif not one["gain_low"] > 0.0:
+                ax.plot(*at, "o", color=QUIET, markersize=14, fillstyle="none", markeredgewidth=0.8)
+        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right", fontsize=8)
+        ax.set_yticks(range(len(rows)), rows, fontsize=8)
+        ax.tick_params(length=0)
+        ax.grid(visible=False)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        figure.colorbar(image, ax=ax, label=made[0]["unit"], fraction=0.03)
+        broken = sum(one["violations"] > 0 for one in made)
+        ax.set_title(f"Gain over the safe action; circles: no gain is shown; crosses: τ was broken ({broken} cells)",
+                     loc="left", fontsize=9.5, color=INK)  # fmt: skip
+        sink = io.BytesIO()
+        figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
+    return sink.getvalue()
+
+
+def _climate(name: str) -> tuple[int, str]:
+    """Climates from warm to cold, as the file of the buildings lists them; others by name."""
+    from tether.lab.real.buildings import CLIMATES
+
+    known = list(CLIMATES)
+    return (known.index(name) if name in known else len(known), name)
+
+
+def markdown(results: Results) -> str:
+    """The table for the documentation."""
+    made = table(results)
+    heads = "| " + " | ".join(made.heads) + " |\n|" + "---|" * len(made.heads)
+    return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in made.lines)]) + "\n"
+
+
+def files(results: Results) -> dict[str, bytes]:
+    """Every variant as CSV, and the table as Markdown."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    sink = io.BytesIO()
+    made = variants(results)
+    if made:
+        csv.write_csv(pa.Table.from_pylist(made), sink)
+    return {f"{results.study}.csv": sink.getvalue(), f"{results.study}.md": markdown(results).encode()}
+
+
+def summary(results: Results, made: list[dict[str, Any]]) -> str:
+    """How much was run."""
+    return f"{counted(len(made), 'variant')} of a world that nobody here wrote, each played once."
+
+
+VIEW = View(charts=curves, claims=claims, table=table, summary=summary, pictures=pictures, files=files)
