@@ -196,6 +196,7 @@ MAY_BE_INFINITE = {
     "planned_growth",
     "tables.baseline_cost",
     "tables.final_reward",
+    "tables.proven",
     "plan.bound",
     "plan.score",
     "plan.radius",
