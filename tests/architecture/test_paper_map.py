@@ -119,6 +119,7 @@ def never_called(rows, folder):
     ]
 
 
+@pytest.mark.slow
 def test_the_test_of_every_row_calls_the_functions_of_that_row(tmp_path):
     """By execution: the tests run, and every function of the map that they enter is noted. About 20 seconds."""
     assert never_called(ROWS, tmp_path) == []

@@ -58,6 +58,7 @@ def package(tmp_path):
 # The same bits
 
 
+@pytest.mark.slow
 @compiled_only
 def test_every_agent_learns_the_same_bits_with_and_without_avx2():
     if not EXTENSION.has_avx2():
@@ -69,6 +70,7 @@ def test_every_agent_learns_the_same_bits_with_and_without_avx2():
     assert differing(with_avx2, without) == []
 
 
+@pytest.mark.slow
 @compiled_only
 def test_every_agent_learns_the_same_bits_in_plain_python():
     """NumPy's logarithm for wide registers is not the C library's in one case of 500 or so: it is turned off."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from live.plant import Plant, another_action, live_advisor
 from tether import Advisor
 from tether.errors import InputError, StoreError, TetherError
+from tether.live import judge
 from tether.live.audit import replay
 from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
@@ -378,6 +380,16 @@ def test_an_outcome_names_the_entry_that_its_decision_rested_on(world):
     outcomes = [event_of(entry) for entry in advisor.store.read() if entry.kind == "outcome"]
     assert {outcome.decision_id: outcome.rests_on for outcome in outcomes} == rests_on
     assert len(set(rests_on.values())) > 3
+
+
+def test_the_certified_share_is_looked_at_first_often_and_then_seldom(world, monkeypatch):
+    monkeypatch.setattr(judge, "LOOKS_AT_FIRST", 3)
+    monkeypatch.setattr(judge, "LOOK_EVERY", 2)
+    names = [str(number) for number in range(20)]
+    advisor = live_advisor(world.problem, ids=iter(names).__next__)
+    looked = [advisor.decide(1).certified is not None for _ in names]
+    assert looked == [number < 3 or crc32(name.encode()) % 2 == 0 for number, name in enumerate(names)]
+    assert True in looked[3:] and False in looked[3:]
 
 
 @pytest.mark.parametrize("id", ["", "nobody", "x" * 1000, None, 7])

@@ -1,11 +1,13 @@
 """A log belongs to one problem: what its functions say must be what they said when the data came in."""
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 
 from live.plant import Plant, live_advisor
 from tether import Advisor, FiniteActions, InputError, Problem, StarActions
-from tether.live import binding
+from tether.live import binding, judge
 from tether.live.binding import sketch
 from tether.live.log.memory import MemoryStore
 from worlds import world_and_streams
@@ -88,6 +90,16 @@ def test_a_state_that_is_known_no_more_is_passed_over(log):
 
     problem = Problem(actions=fewer, baseline_cost=WORLD.problem.baseline_cost, **TOLD)
     assert Advisor(problem, log, refresh=None).decide(1).logged
+
+
+@pytest.mark.parametrize(("kept", "holds"), [(4, 0), (3, 5)])
+def test_decisions_hold_sketches_where_the_first_entry_does_not(monkeypatch, kept, holds):
+    """Four states: a log that begins with all their sketches needs no more, one with three takes one in two."""
+    monkeypatch.setattr(binding, "LISTED", kept)
+    monkeypatch.setattr(judge, "SKETCH_EVERY", 2)
+    names = [name for name in map(str, range(100)) if crc32(name.encode()) % 2 == 0][:5]
+    advisor = Advisor(WORLD.problem, refresh=None, ids=iter(names).__next__)
+    assert sum(advisor.decide(1).sketch is not None for _ in names) == holds
 
 
 def test_a_sketch_tells_states_apart():

@@ -149,6 +149,7 @@ def test_the_body_of_a_request_that_was_refused_may_not_drip_for_ever(client):
         assert drip(line) < LATE
 
 
+@pytest.mark.slow
 def test_who_waits_for_news_or_keeps_a_connection_has_all_the_time(client):
     head = client.get("/v1/events").json()["head"]
     began = time.monotonic()

@@ -139,6 +139,7 @@ def test_the_printed_figure_holds_the_panels_the_map_and_labels_inside(chart):
         assert [text for text in panels[2].texts if text.get_position()[0] == 1.02] == []
 
 
+@pytest.mark.slow
 def test_figures_and_portrait_are_written(tmp_path, monkeypatch, seen):
     monkeypatch.setattr(figure2, "portrait", lambda results: seen)
     written = draw(tiny_units.results(), tmp_path)

@@ -47,6 +47,7 @@ def test_the_module_has_under_fifty_lines():
     assert len((EXAMPLE / "safe_lts.py").read_text().splitlines()) < 50
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_agents(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(EXAMPLE)
     check_agent(import_module("safe_lts").SafeLts, tmp_path)

@@ -140,6 +140,7 @@ def stored(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_study_of_twins_plays_the_same_instances_with_both_truths(stored):
     played = load(stored).cells
     known = {cell.world for cell in played if cell.world_options.get("knows_misfit")}
@@ -151,6 +152,7 @@ def test_a_study_of_twins_plays_the_same_instances_with_both_truths(stored):
     np.testing.assert_array_equal(early, true)  # before it drifts, it is the same run
 
 
+@pytest.mark.slow
 def test_what_is_stored_comes_back_and_can_be_drawn(stored, tmp_path):
     (chart,) = twin_study.charts(load(stored))
     assert len(chart.panels) == 3

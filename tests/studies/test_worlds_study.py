@@ -115,6 +115,7 @@ def test_claims_are_judged_per_world(small_study):
     assert {"no-penalty-is-a-substitute@dosing-1", "adaptive-zero-violations@ad-load-2"} <= found
 
 
+@pytest.mark.slow
 def test_each_world_has_a_figure_with_reward_violations_and_gain(small_study):
     charts = view_of(small_study).charts(small_study)
     assert [chart.name for chart in charts] == ["worlds-dosing", "worlds-ad-load"]

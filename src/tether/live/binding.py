@@ -57,6 +57,11 @@ def listed_sketches(problem: Problem) -> list[float]:
     return [sketch(problem.look_up(states[int(number)])) for number in chosen]
 
 
+def sketches_all(problem: Problem) -> bool:
+    """Whether `listed_sketches` leaves no state out."""
+    return problem.states is not None and len(problem.states) <= LISTED
+
+
 def is_same(one: Sequence[float], two: Sequence[float]) -> bool:
     """Whether two lists of numbers agree but for rounding; unknown numbers (NaN) agree with each other."""
     return len(one) == len(two) and bool(np.isclose(one, two, rtol=SAME, atol=SAME, equal_nan=True).all())

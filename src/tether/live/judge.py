@@ -17,7 +17,7 @@ import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
-from tether.live.binding import sketch
+from tether.live.binding import sketch, sketches_all
 from tether.live.canary import Canary, coin_of, plays_proposal
 from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
 from tether.live.policy import FAR
@@ -43,8 +43,12 @@ from tether.records import Action, Array, Decision, Radius, StarAction, State
 
 log = logging.getLogger("tether.live")
 
-LOOK_EVERY = 8
-"""One decision in so many looks at how much of D(s) is certified: for people, and a tenth of a decision's time."""
+LOOKS_AT_FIRST, LOOK_EVERY = 256, 128
+"""How much of D(s) is certified is looked at in the first decisions, and then in one of so many. The number is for
+people and takes a seventh of a decision's time: after a while it is seen in less than one decision in a hundred."""
+
+SKETCH_EVERY = 8
+"""One decision in so many holds a sketch of its state, where the log does not begin with one of every state."""
 
 SHORTER = 1.0 - 1e-12
 """Lengths that are cut for the sake of a margin are cut by this much more: rounding goes toward a_0."""
@@ -292,8 +296,10 @@ def _record(
         limits = baseline_limits(learner.problem, costs, radii)
         certificate, played = certify(phi_0, limits, True), actions.action(-1, 0.0)
     drawn = None if proposal is None or certificate.mixture is None else tuple(proposal.feature.tolist())
-    # the first decision looks, then one in `LOOK_EVERY`, picked by its id: many made at once see the same ledger
-    looks = question.id and (not ledger.ever.decisions or crc32(question.id.encode(errors="replace")) % LOOK_EVERY == 0)
+    # picked by the id, as many decisions that are made at once see the same ledger; what is not logged has none
+    number, before = crc32(question.id.encode(errors="replace")), ledger.ever.decisions
+    looks = question.id and (before < LOOKS_AT_FIRST or number % LOOK_EVERY == 0)
+    sketches = question.id and not sketches_all(learner.problem) and (before == 0 or number % SKETCH_EVERY == 0)
     return DecisionMade.trusted(
         decision_id=question.id,
         key=question.key,
@@ -314,7 +320,7 @@ def _record(
         drawn=drawn,
         safe_feature=phi_0 if learner.remembers else None,
         canary=canary,
-        sketch=sketch(known) if looks else None,
+        sketch=sketch(known) if sketches else None,
         caller=question.caller,
         under_way=question.under_way,
     )

@@ -380,11 +380,11 @@ class DecisionMade(Event):
     dashboard. `key` is the idempotency key, which belongs to its `caller`. In shadow mode `played` is a0 and `proposed`
     what would have been played; `proposal` is the certificate of what was proposed, where that was not played.
     `decided_at` is the advisor's clock, `certified` the share of D(s) that is certified and `sketch` a number made of
-    all that the problem says of the state (`binding.sketch`), both None between two looks at them (one in eight
-    decisions). Where the certificate speaks of a mixture, `drawn` is φ (d,) of the action that was drawn from it.
-    `safe_feature` is φ (d,) of a0, where safe costs are remembered. `under_way` is how many decisions other than a0
-    were made before this one and not in the log yet, for the guard on their rate. `canary` is how it was drawn between
-    the proposal and a0, if it was.
+    all that the problem says of the state (`binding.sketch`), both None where nobody looked (`judge.LOOK_EVERY`,
+    `judge.SKETCH_EVERY`). Where the certificate speaks of a mixture, `drawn` is φ (d,) of the action that was drawn
+    from it. `safe_feature` is φ (d,) of a0, where safe costs are remembered. `under_way` is how many decisions other
+    than a0 were made before this one and not in the log yet, for the guard on their rate. `canary` is how it was drawn
+    between the proposal and a0, if it was.
     """
 
     kind: ClassVar[str] = "decision"

@@ -142,7 +142,7 @@ export class Panels {
       tell: (i) => [this.label(i), raw[i] === null ? "not looked at here" : `${percent(raw[i])} of the actions certified`, `${percent(values[i])} on average`],
     });
     document.getElementById("share-note").textContent =
-      known ? `Share of the action set whose cost bound is under τ, looked at in about one decision in eight.${width > 1 ? ` Line: mean of the last ${count(width)} ${s.count.some((n) => n > 1) ? "points" : "looks"}.` : ""}` : "";
+      known ? `Share of the action set whose cost bound is under τ, looked at in the first 256 decisions, then in about one of 128.${width > 1 ? ` Line: mean of the last ${count(width)} ${s.count.some((n) => n > 1) ? "points" : "looks"}.` : ""}` : "";
     document.getElementById("share-now").textContent = known ? percent(values.at(-1)) : "";
   }
 }
