@@ -174,7 +174,7 @@ def test_every_world_is_described_without_its_packages(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", real.NAMES)
-def test_a_real_world_is_repeatable_safe_and_better_than_its_safe_action(name):
+def test_a_real_world_is_repeatable_and_safe(name):
     """A few episodes of the packages themselves; the study has them all."""
     from importlib.util import find_spec
 
