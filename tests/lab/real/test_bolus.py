@@ -91,5 +91,5 @@ def test_the_answers_are_those_of_simglucose_and_what_lies_between_is_close(pati
     assert simulate(patient, 60, 130, 1.0) == pytest.approx(kept_answers()[patient, 60, 130][SHARES.index(1.0)])
     for share in (0.55, 0.875, 1.375):
         exact, (glucose, in_range) = simulate(patient, 60, 130, share), curves(patient, 60, 130)
-        assert np.exp(glucose(share))[:2] == pytest.approx(exact[:2], rel=0.005)
-        assert in_range(share) == pytest.approx(exact.in_range, abs=0.02)
+        assert np.exp(glucose(share))[:2] == pytest.approx(exact[:2], rel=0.002)
+        assert in_range(share) == pytest.approx(exact.in_range, abs=0.05)  # of the reward; no cost depends on it
