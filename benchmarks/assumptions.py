@@ -3,7 +3,8 @@
     python benchmarks/assumptions.py [--decisions 3000] [--seeds 10]
 
 The paper's synthetic world with H = 1, σ = 0.1 and safe actions at least 0.3 under τ, so that limit="realised" is
-possible at all. The world of a seed is the same in all cells; what the learner knows of it, or gets to see, is not.
+possible at all; a decision every 100 s. The world of a seed is the same in all cells; what the learner knows of it, or
+gets to see, is not.
 Cells: regret over that of the first cell / mean length of what was played (0 is the safe action, 1 the end of a ray).
 """
 
@@ -18,7 +19,7 @@ from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
 from tether.lab.worlds.planning import optimal_safe_policy
 from tether.records import Decision, Transition
 
-NOISE, GAP, RANGE = 0.1, 0.3, (-0.5, 1.5)
+NOISE, GAP, RANGE, EVERY = 0.1, 0.3, (-0.5, 1.5), 100.0
 SAFE_COSTS: dict[str, dict[str, Any]] = {
     "known exactly": {}, "known to ± 0.01": {"cost_error": 0.01}, "unknown": {"known_costs": False},
 }  # fmt: skip
@@ -58,6 +59,7 @@ ROWS = {
     "`misfit=0.01`": Row({"misfit": 0.01}),
     "`misfit=0.03`": Row({"misfit": 0.03}),
     "`drift=1e-4`": Row({"drift": 1e-4}),
+    '`drift=1e-6`, `drift_per="second"`, a decision every 100 s': Row({"drift": 1e-6, "drift_per": "second"}),
     '10 % of costs lost, `lost="at-random"`': Row({}, loss=0.1),
     '10 % of costs lost, `lost="worst-case"`': Row({"lost": "worst-case", "cost_range": RANGE}, loss=0.1),
     "`reward_noise=0.5`, and rewards are so noisy": Row({"reward_noise": 0.5}, reward_noise=0.5),
@@ -81,10 +83,10 @@ def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> tup
     world = world_of(row, safe_costs, streams)
     agent, best = SlucbQvi(world.problem), optimal_safe_policy(world).values[0]
     regret, length, over = 0.0, 0.0, 0
-    for _ in range(decisions):
+    for count in range(decisions):
         state = world.reset(streams)
         agent.plan()
-        decision = agent.act(0, state)
+        decision = agent.act(0, state, time=EVERY * count)
         agent.observe(world.step(decision, streams))
         regret += best[state] - world.true_theta[0] @ decision.feature
         length += getattr(decision.action, "length", 0.0)

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,16 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-PORT = 8765
+
+
+def free_port():
+    """A port that nobody listens on: two benchmarks may run on one machine."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+PORT = int(os.environ.setdefault("TETHER_BENCH_PORT", str(free_port())))  # the server's process finds it there
 PROBLEM = '''
 import numpy as np
 from tether import Problem
@@ -152,9 +162,10 @@ async def measure(args, token, server):
         await client.open()
     await phase(clients, 3.0, decide_and_record)
     await clients[0].post("/v1/mode", {"mode": "live", "why": "the benchmark, after its shadow", "override": True})
-    rates, times, cpu = ({name: [] for name in PHASES} for _ in range(3))
+    phases = PHASES if args.workers == 1 else {name: PHASES[name] for name in PHASES if name != "constant"}
+    rates, times, cpu = ({name: [] for name in phases} for _ in range(3))
     for _ in range(args.rounds):
-        for name, work in PHASES.items():
+        for name, work in phases.items():
             before = cpu_seconds(server)
             rate, latencies = await phase(clients, args.seconds / args.rounds, work)
             rates[name].append(rate)
@@ -166,8 +177,8 @@ async def measure(args, token, server):
     print(
         f"  {counts['decisions']} decisions, {others:.0%} of them not a_0; {alarm['message'] if alarm else 'no alarm'}"
     )
-    base = np.array(rates["constant"])
-    for name in PHASES:
+    base = np.array(rates.get("constant", np.nan))
+    for name in phases:
         p50, p99 = 1e3 * np.quantile(np.concatenate(times[name]), [0.5, 0.99])
         ratio, rate = np.median(np.array(rates[name]) / base), np.mean(rates[name])
         print(
@@ -177,9 +188,10 @@ async def measure(args, token, server):
 
 
 def cpu_seconds(server):
-    """What the server's process has used so far, on all of its threads. Other programs do not disturb this."""
-    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """What the server's processes have used so far, on all of their threads. Other programs do not disturb this."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in (server.pid, *children)]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def run(args, store):
@@ -191,16 +203,30 @@ def run(args, store):
         token = add_token(folder / "tokens.json", "bench", ("decide", "record", "read", "admin"), None)
         config = f'problem = "bench_problem:problem"\ntokens = "tokens.json"\nport = {PORT}\n'
         config += 'store = "log.db"\n' if store is None else 'store_from = "TETHER_BENCH_STORE"\n'
+        config += f"workers = {args.workers}\n"
         (folder / "service.toml").write_text(config)
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as `tether serve` sets it
         environment = {**os.environ, **one_thread, "TETHER_BENCH_STORE": store or ""}
-        server = subprocess.Popen([sys.executable, __file__, "--serve", folder / "service.toml"], env=environment)
+        here = [__file__, "--serve"] if args.workers == 1 else ["-m", "tether", "serve", "--no-access-log"]
+        server = subprocess.Popen([sys.executable, *here, folder / "service.toml"], env=environment)
         try:
             wait_for_server(server)
             asyncio.run(measure(args, token, server))
         finally:
             server.terminate()
             server.wait(30)
+
+
+def run_on_postgres(args):
+    sys.path.insert(0, str(ROOT / "tests"))
+    from live.postgres import Server
+
+    database = Server()
+    database.start()
+    try:
+        run(args, database.address)
+    finally:
+        database.remove()
 
 
 def wait_for_server(server):
@@ -223,20 +249,14 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--workers", type=int, default=1, help="more than one: PostgreSQL only, without the constant")
     args = parser.parse_args()
     if args.serve:
         serve(args.serve)
         raise SystemExit
-    print(f"SQLite, {args.clients} clients, durable (synchronous=FULL)")
-    run(args, None)
+    if args.workers == 1:
+        print(f"SQLite, {args.clients} clients, durable (synchronous=FULL)")
+        run(args, None)
     if args.postgres:
-        sys.path.insert(0, str(ROOT / "tests"))
-        from live.postgres import Server
-
-        database = Server()
-        database.start()
-        try:
-            print(f"PostgreSQL, {args.clients} clients, durable (synchronous_commit=on)")
-            run(args, database.address)
-        finally:
-            database.remove()
+        print(f"PostgreSQL, {args.clients} clients, {args.workers} workers, durable (synchronous_commit=on)")
+        run_on_postgres(args)

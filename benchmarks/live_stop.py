@@ -1,10 +1,11 @@
 """How soon a stop takes effect, and whether /readyz answers, while many read and many decide.
 
-    python benchmarks/live_stop.py [--deciders 32] [--readers 50] [--decisions 5000] [--rounds 5]
+    python benchmarks/live_stop.py [--deciders 32] [--readers 50] [--decisions 5000] [--rounds 5] [--workers 2]
 
-The server runs in a process of its own (one worker, SQLite), with so many decisions in its log. Readers ask for
-/v1/series and /v1/status in turn, as fast as they are answered. In each round somebody orders a stop; it is in effect
-when the last action other than a_0 has arrived. Then it is released, for the next round.
+The server runs in a process of its own (one worker with SQLite, several with PostgreSQL), with so many decisions in its
+log. Readers ask for /v1/series and /v1/status in turn, as fast as they are answered. In each round somebody orders a
+stop; it is in effect when the last action other than a_0 has arrived, from whichever worker. Then it is released, for
+the next round.
 """
 
 import argparse
@@ -41,8 +42,8 @@ async def measure(args, token, server):
     for connection in connections:
         await connection.open()
     admin, deciders = connections[0], connections[1 : args.deciders + 1]
-    await http.phase(deciders, 2.0, http.decide_and_record)
-    await admin.post("/v1/mode", {"mode": "live", "why": "the benchmark: shadow criteria are met"})
+    await http.phase(deciders, 8.0, http.decide_and_record)
+    await admin.post("/v1/mode", {"mode": "live", "why": "the benchmark, after its shadow", "override": True})
     while json.loads(await admin.ask("GET", "/v1/status"))["counts"]["decisions"] < args.decisions:
         await http.phase(deciders, 1.0, http.decide)
     learned, times = [], {"effect": [], "answer": [], "readyz": []}
@@ -75,7 +76,12 @@ if __name__ == "__main__":
     parser.add_argument("--readers", type=int, default=50)
     parser.add_argument("--decisions", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
-    print(f"SQLite, {args.deciders} deciders, {args.readers} readers, {args.decisions} decisions in the log")
+    where = "SQLite" if args.workers == 1 else f"PostgreSQL, {args.workers} workers"
+    print(f"{where}, {args.deciders} deciders, {args.readers} readers, {args.decisions} decisions in the log")
     http.measure = measure
-    http.run(args, None)
+    if args.workers == 1:
+        http.run(args, None)
+    else:
+        http.run_on_postgres(args)

@@ -141,15 +141,18 @@ def live_times(dimension: int, rays: int, rounds: int) -> np.ndarray:
 
 
 def study_ratio(episodes: int = 1000) -> float:
-    """A run of the synthetic world with yes/no costs over one with σ = 1/2, which runs in compiled blocks."""
-    seconds = []
-    for kind in ("gaussian", "bounded"):
+    """A run of the synthetic world with yes/no costs over one with σ = 1/2, which runs in compiled blocks.
+
+    Both in turn, the best of three each: other processes can only slow a run down.
+    """
+    seconds = [np.inf, np.inf]
+    for which, kind in 3 * [(0, "gaussian"), (1, "bounded")]:
         streams = Streams.from_seed(1)
         world = synthetic(streams.instance, noise=0.5)
         world = replace(world, problem=replace(world.problem, cost_kind=kind))
         begun = time.thread_time()
         simulate(world, SlucbQvi(world.problem), episodes, streams)
-        seconds.append(time.thread_time() - begun)
+        seconds[which] = min(seconds[which], time.thread_time() - begun)
     print(
         f"{episodes} episodes of the synthetic world: {seconds[0]:.2f} s with σ (compiled), {seconds[1]:.2f} s yes/no"
     )

@@ -231,7 +231,7 @@ def planted(package: Path, fault: Fault) -> tuple[Path, str]:
 
 def copy_to(copy: Path) -> None:
     """What tests need, without machine code: the copy runs as plain Python."""
-    for part in ("src", "tests"):
+    for part in ("src", "tests", "benchmarks"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "conftest.py").write_text(FIRST_EXAMPLE)

@@ -64,12 +64,14 @@ class Radius:
 @dataclass(frozen=True, slots=True)
 class Drift:
     """Where γ* may move by `rate` with each decision: a bound rests on decisions from number `since` on, the beginning
-    of one of the blocks of its `window`, and holds for decisions up to number `until`: docs/theory.md section 13."""
+    of one of the blocks of its `window`, and holds for decisions up to number `until`: docs/theory.md section 13. Where
+    it moves so much `per` second, these are times instead."""
 
     rate: float
-    window: int
-    since: int
-    until: int
+    window: float
+    since: float
+    until: float
+    per: Literal["decision", "second"] = "decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class Decision:
 
     `evidence` has one entry per constraint; `cost_bound`, `threshold` and `cost_radius` read the tightest.
     `score` is the optimistic value that won, `data_version` the number of outcomes the bounds rest on.
-    `detail` says in words what a reason like "tripped" leaves open.
+    `detail` says in words what a reason like "tripped" leaves open. `time` is when it was asked for, if that was said.
     """
 
     id: int
@@ -139,6 +141,7 @@ class Decision:
     data_version: int
     mixture: Mixture | None = None
     detail: str = ""
+    time: float | None = None
 
     @property
     def mean_feature(self) -> Array:
@@ -169,14 +172,16 @@ class Decision:
         self, *, reward: float, cost: float | tuple[float, ...] | None, next_state: State = None
     ) -> "Transition":
         """What was seen after this decision, ready for `observe`. `cost` is None when it was not measured."""
-        return Transition(self.step, self.state, self.feature, reward, cost, next_state, self.id)
+        return Transition(self.step, self.state, self.feature, reward, cost, next_state, self.id, self.time)
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One observed step (s, φ, r, z, s'). `decision_id` lets `observe` refuse the same outcome twice.
 
-    `feature` is the φ of the action that was *applied*; `cost` is the noisy z (one per constraint), or None.
+    `feature` is the φ of the action that was *applied*; `cost` is the noisy z (one per constraint), or None. `time` is
+    when it was decided, in seconds, where somebody says so: an outcome without a decision needs it if drift is per
+    second.
     """
 
     step: int
@@ -186,3 +191,4 @@ class Transition:
     cost: float | tuple[float, ...] | None
     next_state: State = None
     decision_id: DecisionId | None = None
+    time: float | None = None

@@ -1,13 +1,14 @@
-"""Costs that drift, by hand: windows, blocks and their parts of δ, ages, what is refused, and saving."""
+"""Costs that drift, by hand: windows, blocks and their parts of δ, ages, time stamps, what is refused, and saving."""
 
 from dataclasses import replace
-from math import pi, sqrt
+from math import inf, pi, sqrt
 
 import numpy as np
 import pytest
 
 from agents.cases import choices
-from tether import InputError, LsviUcb, Monitor, RslucbQvi, SlucbConfig, SlucbQvi
+from tether import InputError, LsviUcb, Monitor, RslucbQvi, SlucbConfig, SlucbQvi, Transition
+from tether.agents.certified import CertifiedAgent
 from tether.agents.drift import Blocks
 from tether.agents.outcome_order import CostOutcome
 from tether.errors import StateFileError
@@ -55,7 +56,7 @@ def test_blocks_hold_the_outcomes_of_decisions_since_they_began():
     blocks = agent.blocks
     assert blocks.number.tolist() == [18, 17, 8, 9, 4, 3, 2, 1]  # 151 = 18·8 + 7 = 9·16 + 7 = 4·32 + 23 = 2·64 + 23
     for row, (number, window) in enumerate(zip(blocks.number, np.repeat(blocks.windows, 2), strict=True)):
-        kept = list(enumerate(seen))[number * window :]
+        kept = list(enumerate(seen))[int(number * window) :]
         gram = agent.costs.ridge * np.eye(2) + sum(np.outer(x, x) for _, (x, _) in kept)
         np.testing.assert_allclose(blocks.costs.gram[row], gram, rtol=1e-12)
         np.testing.assert_allclose(blocks.costs.moment[row, 0], sum(z * x for _, (x, z) in kept), rtol=1e-12)
@@ -235,3 +236,169 @@ def test_a_saved_agent_continues_bit_for_bit(mixes, tmp_path):
         np.testing.assert_array_equal(array, again.blocks.arrays()[name])
     with pytest.raises(StateFileError, match="drift"):
         type(agent).restore(tmp_path / "agent", problem(finite=mixes, drift=0.02))
+
+
+# Drift per second: ages by time stamps. The same blocks, whose clock is the latest stamp.
+
+EPOCH = 1.7e9
+
+
+def in_seconds(**more):
+    """σ = 0.1, ρ = 0.01 per second: (σ/ρ)^(2/3) = 4.6, in powers of two 8; windows of 1, 4, 16, 64 and 256 seconds."""
+    return problem(drift_per="second", **more)
+
+
+def play_at(agent, times, cost=0.3):
+    """One decision at each time, each with an outcome of the other arm."""
+    for time in times:
+        decision = agent.act(0, 0, time=EPOCH + time)
+        agent.observe(replace(decision.outcome(reward=0.5, cost=cost), feature=OTHER))
+    return agent
+
+
+def test_windows_in_seconds_are_powers_of_two_for_all_paces():
+    """σ/ρ = 1e6 s: 1e4 seconds at one decision a second, 2^14; an eighth of that to 32 times that."""
+    assert in_seconds().windows(1) == (1.0, 4.0, 16.0, 64.0, 256.0)
+    slow = in_seconds(drift=1e-7)
+    assert slow.windows(1) == tuple(2.0**power for power in (11, 13, 15, 17, 19))
+
+
+def test_ages_are_seconds_between_stamps():
+    """Outcomes of seconds 0, 2 and 5, and a decision at second 7: ages 7, 5 and 2, so that the radius grows by ρ√78."""
+    agent, without = (play_at(SlucbQvi(in_seconds()), (0.0, 2.0, 5.0)) for _ in range(2))
+    for each in (agent, without):
+        each.blocks.used[0] = 8  # the window of 256 s
+        each.blocks._changed.add(0)
+        each._show_blocks()
+    without.blocks.drift[:] = 0.0
+    with_drift, still = (each.peek(0, 0, time=EPOCH + 7.0).evidence[0] for each in (agent, without))
+    assert with_drift.radius.value - still.radius.value == pytest.approx(RHO * sqrt(49.0 + 25.0 + 4.0), rel=1e-5)
+    shown = with_drift.drift
+    assert (shown.per, shown.rate, shown.window, shown.since, shown.until) == (
+        "second", RHO, 256.0, EPOCH, EPOCH + 7.0
+    )  # fmt: skip
+
+
+def test_one_decision_a_second_is_drift_per_decision():
+    """With the same windows, decisions at seconds 0, 1, 2, … have the ages and blocks that their numbers give them."""
+    by_number, by_time = SlucbQvi(problem()), SlucbQvi(in_seconds())
+    for agent in (by_number, by_time):
+        agent.blocks.windows = (8.0, 16.0, 32.0, 64.0, 128.0)[: len(agent.blocks.windows)]
+        agent.blocks._window = np.tile(np.repeat(agent.blocks.windows, 2), 1)
+    play(by_number, 150)
+    play_at(by_time, np.arange(150.0))
+    by_time.blocks._stamp(EPOCH + 150.0)  # the decision at hand, whose number is 150
+    assert by_time.blocks.number[:8].tolist() == by_number.blocks.number.tolist()
+    np.testing.assert_allclose(by_time.blocks.ages[:8], by_number.blocks.ages, rtol=1e-12)
+    np.testing.assert_allclose(by_time.blocks.costs.gram[:8], by_number.blocks.costs.gram, rtol=1e-12)
+
+
+def test_a_pause_makes_data_old_and_begins_blocks_anew():
+    """After a night of 1000 s both blocks of every window up to 256 s are empty, and bounds begin anew."""
+    agent = play_at(SlucbQvi(in_seconds()), np.arange(60.0))
+    before, after = (agent.peek(0, 0, time=EPOCH + time).evidence[0] for time in (60.0, 1060.0))
+    assert after.radius.value > 10.0 * before.radius.value  # nothing has changed yet: peek asks
+    agent.act(0, 0, time=EPOCH + 1060.0)
+    assert agent.blocks.number.tolist() == [1060, 1059, 264, 265, 66, 65, 16, 15, 4, 3]
+    assert agent.blocks.costs.updates.tolist() == [0] * 10
+    assert agent.blocks.costs.split[0] == pytest.approx(5.0 * pi**2 / 6.0 * 1061.0**2)
+
+
+def test_stamps_in_any_order_never_make_an_outcome_younger():
+    """|t − t_i| <= |t − clock| + (clock − t_i): a decision 3 s before the latest stamp ages all by 3 s more."""
+    agent = play_at(SlucbQvi(in_seconds()), (0.0, 9.0, 4.0))
+    assert agent.blocks.clock[0] == 9.0
+    assert agent.blocks.ages[8].tolist() == [3.0, 9.0 + 0.0 + 5.0, 81.0 + 0.0 + 25.0]  # the third one is 5 s old
+    agent.blocks.used[0] = 8
+    agent.blocks._changed.add(0)
+    agent._show_blocks()
+    now, ago, later = (agent.peek(0, 0, time=EPOCH + time).evidence[0].radius.value for time in (9.0, 6.0, 12.0))
+    assert ago == later > now
+    assert ago - now == pytest.approx(RHO * (sqrt(12.0**2 + 3.0**2 + 8.0**2) - sqrt(106.0)), rel=1e-5)
+
+
+def test_an_outcome_of_unknown_time_counts_nowhere():
+    """Its decision had no stamp (a live clock that failed): it is older than every block."""
+    agent = play_at(SlucbQvi(in_seconds()), (0.0, 1.0))
+    agent.watch = Monitor(agent.problem)
+    agent.expect("x", 0, OTHER, None)
+    assert agent.order.expected("x").at == -inf
+    before = agent.blocks.costs.updates.copy()
+    agent.observe(Transition(0, 0, OTHER, 0.0, 0.9, None, "x"))
+    assert agent.blocks.costs.updates.tolist() == before.tolist() and agent.watch.observations == 0
+    saved = SlucbQvi(in_seconds())
+    saved.expect("x", 0, OTHER, None)
+    again = SlucbQvi(in_seconds()).order
+    again.take_json(saved.order.to_json(), 2, 1)
+    assert again.expected("x").at == -inf
+
+
+def test_an_outcome_without_a_decision_brings_its_time():
+    agent = SlucbQvi(in_seconds())
+    seen = Transition(0, 0, OTHER, 0.0, 0.3, time=EPOCH)
+    agent.observe(seen)
+    agent.observe(replace(seen, time=EPOCH + 3.0))
+    assert agent.blocks.clock[[0, 2, 3]].tolist() == [3.0, EPOCH, 1.0]
+    assert agent.blocks.ages[8].tolist() == [2.0, 3.0, 9.0]
+    for time in (None, np.nan, "noon"):
+        before = agent.data_version
+        with pytest.raises(InputError, match="needs its time"):
+            agent.observe(replace(seen, time=time))
+        assert agent.data_version == before
+
+
+def test_a_decision_without_its_time_is_refused():
+    agent = play_at(SlucbQvi(in_seconds()), (0.0, 1.0))
+    for ask in (agent.act, agent.peek):
+        with pytest.raises(InputError, match=r"act\(step, state, time=…\)"):
+            ask(0, 0)
+        with pytest.raises(InputError, match="finite number of seconds"):
+            ask(0, 0, time=np.nan)
+    assert SlucbQvi(problem()).act(0, 0, time=5.0).time == 5.0  # it may be said anyway
+
+
+def test_asking_changes_nothing():
+    """However far away the time of a question is, what is saved afterwards is what was there before."""
+    agent = play_at(SlucbQvi(in_seconds()), np.arange(20.0))
+    before = {name: array.copy() for name, array in agent.arrays().items()}
+    for time in (EPOCH - 1e6, EPOCH + 19.5, EPOCH + 1e6):
+        agent.peek(0, 0, time=time)
+        with pytest.raises(InputError):
+            agent.peek(7, 0, time=time)
+    for name, array in agent.arrays().items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
+def test_a_saved_agent_continues_bit_for_bit_by_the_clock(tmp_path):
+    told = in_seconds()
+    agent = SlucbQvi(told)
+    agent.watch = Monitor(told)
+    play_at(agent, 0.7 * np.arange(37.0))
+    agent.act(0, 0, time=EPOCH + 26.0)
+    agent.save(tmp_path / "agent")
+    again, made = SlucbQvi.restore(tmp_path / "agent", told), []
+    for each in (agent, again):
+        decisions = []
+        for count in range(30):
+            decisions.append(each.act(0, 0, time=EPOCH + 27.0 + 0.3 * count))
+            each.observe(decisions[-1].outcome(reward=0.5, cost=0.3))
+        made.append(choices(decisions))
+    assert made[0] == made[1]
+    for name, array in agent.blocks.arrays().items():
+        np.testing.assert_array_equal(array, again.blocks.arrays()[name])
+    with pytest.raises(StateFileError, match="drift_per"):
+        SlucbQvi.restore(tmp_path / "agent", problem())
+
+
+def test_agents_of_ones_own_decide_by_the_clock_too():
+    class First(CertifiedAgent):
+        def choose(self, options):
+            return options.certified[0]
+
+    agent = First(in_seconds(gamma_norm=0.6))
+    for time in range(40):
+        decision = agent.act(0, 0, time=EPOCH + time)
+        agent.observe(decision.outcome(reward=0.0, cost=0.1))
+    assert decision.evidence[0].drift.until == EPOCH + 39.0 and decision.time == EPOCH + 39.0
+    with pytest.raises(InputError, match="time=…"):
+        agent.act(0, 0)

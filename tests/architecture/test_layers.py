@@ -219,4 +219,8 @@ def test_only_the_adapters_import_gymnasium():
             if any(name.split(".")[0] == "gymnasium" for name in names):
                 importers.append(str(path.relative_to(PACKAGE)))
     elsewhere = {name for name in importers if not name.startswith(("gym/", "lab/real/"))}
-    assert elsewhere <= {"lab/worlds/gym_env.py", "lab/cisr/env.py"}
+    assert elsewhere <= {
+        "lab/worlds/gym_env.py",
+        "lab/cisr/env.py",
+        "agents/relatives/ppo_lagrangian.py",  # Stable-Baselines3 takes spaces, imported when a learner is made
+    }

@@ -5,7 +5,19 @@ import pytest
 
 from check.test_levels import allowed
 from tether import Transition
-from tether.check.estimates import DRIFT, FAMILY, MISFIT, NOISE, NORM, Cells, drift_bound, fit_radius, misfit_bound
+from tether.check.estimates import (
+    DRIFT,
+    FAMILY,
+    MISFIT,
+    NOISE,
+    NORM,
+    Cells,
+    drift_bound,
+    estimates,
+    fit_radius,
+    misfit_bound,
+)
+from tether.check.logs import as_log
 from worlds import simplex_problem
 
 SIGMA = 0.1
@@ -136,7 +148,8 @@ def test_a_misfit_over_the_declared_one_fails_and_a_declared_one_holds():
 
 def test_the_report_bounds_the_drift_or_says_what_is_lacking():
     x, z = drifting(0, 3000, 1e-4)
-    assert "ρ <= 0.0001" in simplex_problem().check(log_of(x, z))[DRIFT].evidence
+    told = simplex_problem(drift=1e-4).check(log_of(x, z))[DRIFT]
+    assert told.verdict == "holds" and "ρ <= 0.0001" in told.evidence and "declared 0.0001" in told.evidence
     still = np.full((300, 4), 0.25)
     assert simplex_problem().check(log_of(still, np.full(300, 0.4)))[DRIFT].verdict == "holds"
     few = simplex_problem().check(log_of(x[:6], z[:6]))[DRIFT]
@@ -169,3 +182,92 @@ def test_a_richer_family_is_suggested_where_it_predicts_better():
     assert found.verdict == "cannot be known" and "Polynomial, degree=2" in found.way_out
     plain = simplex_problem().check(log_of(x, x[:, 0] + 0.1 * rng.standard_normal(2000)))[FAMILY]
     assert plain.verdict == "holds"
+
+
+def finding(name, x, z, **told):
+    """One estimate of a log."""
+    problem = simplex_problem(**told)
+    return {one.name: one for one in estimates(problem, as_log(problem, log_of(x, z)), 0.01, False)}[name]
+
+
+def wave(seed, count, rho):
+    """γ goes to and fro along one direction, by ρ per row, and turns thrice; its features follow the last noise."""
+    rng = np.random.default_rng(seed)
+    gamma, way, last = rng.random(4), rng.standard_normal(4), 0.0
+    way /= np.linalg.norm(way)
+    x, z, place = np.zeros((count, 4)), np.zeros(count), 0.0
+    for n in range(count):
+        x[n] = rng.dirichlet([1.0, 1.0, 1.0, 1.0 + 3.0 * (last > 0.0)])
+        last = SIGMA * rng.standard_normal()
+        z[n] = x[n] @ (gamma + place * way) + last
+        place += rho * (1.0 if 4 * n // count % 2 == 0 else -1.0)
+    return x, z
+
+
+def test_the_lower_end_of_the_drift_by_hand():
+    """x = 1 at times 0, …, 4 with costs 0, 1, …, 4 and no noise to speak of: the slope is 1, and no slower γ has it."""
+    found = drift_bound(np.ones((5, 1)), np.arange(5.0), np.arange(5.0), 1e-12, 0.01)
+    assert (found.low, found.high) == (pytest.approx(1.0), pytest.approx(1.0))
+    half = drift_bound(np.ones((5, 1)), np.arange(5.0), 60.0 * np.arange(5.0), 1e-12, 0.01)
+    assert half.low == pytest.approx(1.0 / 60.0)  # the same in seconds, one row a minute
+    off = drift_bound(np.ones((5, 1)), np.arange(5.0), np.arange(5.0), 1e-12, 0.01, misfit=0.5)
+    assert off.low == pytest.approx(1.0 - 0.5 * np.sqrt(5.0) / np.sqrt(10.0))  # ε√n over √(Σ(t − 2)²)
+
+
+def test_a_declared_drift_is_compared_with_the_log():
+    """5e-4 per row, told 1e-4: contradicted, with numbers and a way out that holds; told 5e-4, or nothing that moves:
+    it is not."""
+    x, z = drifting(0, 2000, 5e-4)
+    little = finding(DRIFT, x, z, drift=1e-4)
+    assert little.verdict == "fails" and "but drift=0.0001 was declared" in little.evidence
+    enough = little.way_out.split("declare drift=")[1].split(" ")[0]
+    for told in (5e-4, float(enough)):
+        assert finding(DRIFT, x, z, drift=told).verdict == "holds"
+    assert finding(DRIFT, x, z).verdict == "fails"
+    assert finding(DRIFT, *drifting(0, 2000, 0.0)).verdict == "holds"
+
+
+@pytest.mark.parametrize("world", [drifting, wave])
+def test_a_true_drift_is_not_contradicted_however_it_moves(world):
+    """At level 0.1, over 60 logs; by an exact binomial bound."""
+    fails = 0
+    for seed in range(60):
+        x, z = world(seed, 400, 1e-3)
+        fails += drift_bound(x, z, np.arange(400.0), SIGMA, 0.1).low > 1e-3
+    assert fails <= allowed(60, 0.1)
+
+
+def test_a_declared_misfit_is_compared_with_the_log():
+    """ε = 0.2 with 12 features seen 250 times each: told 0.02 is contradicted, told 0.25 is not."""
+    x, z, *_ = repeated(0, 3000, 0.2)
+    little = finding(MISFIT, x, z, misfit=0.02)
+    assert little.verdict == "fails" and "but misfit=0.02 was declared" in little.evidence
+    enough = little.way_out.split("declare misfit=")[1].split(" ")[0]
+    for told in (0.25, float(enough)):
+        assert finding(MISFIT, x, z, misfit=told).verdict == "holds"
+
+
+def test_a_declared_drift_is_not_taken_for_a_misfit():
+    """Two features, one early and one late, of equal cost rate that moves: nothing static is linear in them, but a γ
+    that moves as declared is."""
+    x = np.repeat(np.array([[0.2, 0.3], [0.3, 0.45]]), 500, axis=0)  # on one line: c(x_2) = 1.5 c(x_1) if nothing moves
+    z = np.repeat([0.3, 0.6], 500) + 0.01 * np.random.default_rng(0).standard_normal(1000)
+    moved = 1e-3 * np.abs(np.arange(1000.0) - 499.5) * np.linalg.norm(x, axis=1)
+    assert misfit_bound(x, z, 0.01, 0.01).low > 0.04
+    assert misfit_bound(x, z, 0.01, 0.01, moved).low == 0.0
+
+
+def test_drift_per_second_needs_times_and_uses_them():
+    """One row a minute: 5e-4 per row is 8.3e-6 per second."""
+    x, z = drifting(0, 1500, 5e-4)
+    told = simplex_problem(drift=5e-4 / 60.0, drift_per="second")
+    without = told.check(log_of(x, z))
+    assert without[DRIFT].verdict == "cannot be known" and "no times" in without[DRIFT].evidence
+    assert without["A3: noise on costs within σ"].verdict == "cannot be known"
+    stamped = {**log_of(x, z), "time": 1.7e9 + 60.0 * np.arange(1500.0)}
+    report = told.check(stamped)
+    assert report[DRIFT].verdict == "holds" and "per second" in report[DRIFT].evidence
+    assert report["A1: the same costs early and late"].verdict == "holds"
+    slower = simplex_problem(drift=1e-4 / 60.0, drift_per="second")
+    found = {one.name: one for one in estimates(slower, as_log(slower, stamped), 0.01, False)}[DRIFT]
+    assert found.verdict == "fails" and "per second" in found.evidence

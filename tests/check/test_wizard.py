@@ -55,7 +55,7 @@ def test_what_is_printed_can_be_played_unless_an_obstacle_is_named(known):
         else:
             problem, agent = declared(answers)
             agent.plan()
-            assert agent.act(0, 0).reason not in ("alarm", "tripped")
+            assert agent.act(0, 0, time=0.0).reason not in ("alarm", "tripped")
             for option in (option for answer in answers for option in answer.options):
                 name, _, value = option.partition("=")
                 if value not in ("safe_cost", "None", "σ"):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tether.check.wizard import QUESTIONS
 from tether.cli import app, check
 
-PAPER, DRIFT, CLASH, YES_NO = "11111111", "11111131", "31111112", "12121111"
+PAPER, DRIFT, CLASH, YES_NO = "11111111", "11111141", "31111112", "12121111"
 
 
 def wizard(numbers, *arguments, code):

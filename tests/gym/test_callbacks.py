@@ -57,10 +57,11 @@ def test_tensorboard_gets_a_point_per_number_and_episode(monkeypatch):
 
 
 def test_mlflow_gets_the_numbers_that_were_measured(monkeypatch):
-    logged = []
-    fake(monkeypatch, "mlflow", log_metrics=lambda numbers, step: logged.append((numbers, step)))
+    logged, started = [], []
+    calls = {"active_run": lambda: None, "start_run": lambda: started.append(len(logged))}
+    fake(monkeypatch, "mlflow", log_metrics=lambda numbers, step: logged.append((numbers, step)), **calls)
     run(Shop(), 3, **SHOP, cost=lambda *_: None, callbacks=[MLflow()])
-    assert [step for _, step in logged] == [0, 1, 2]
+    assert started == [0] and [step for _, step in logged] == [0, 1, 2]
     assert "return" in logged[0][0] and "largest_cost" not in logged[0][0]
 
 

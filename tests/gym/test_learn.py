@@ -414,7 +414,17 @@ def test_gymnasiums_own_pendulum_is_read_from_its_spaces():
     result = run(env, 8, features=psi, safe_action=[0.0], threshold=0.3, cost=cost, **told)
     assert result.problem.dimension == 4 * 3
     assert len(result.reward) == 40
+    assert result.summary().startswith("Pendulum-v1: H = 5, rays in a box of actions")  # without the chain of wrappers
     assert (result.cost <= 0.3).all()
+
+
+def test_features_of_a_box_are_called_as_the_user_called_them():
+    def heat_of(observation, torque):
+        return [0.7, 0.1 * float(torque[0])]
+
+    told = {"safe_action": [0.0], "targets": [[2.0]], "threshold": 0.6, "noise": 0.05, "horizon": 2}
+    bridge = Bridge(gymnasium.make("Pendulum-v1"), features=heat_of, cost=lambda o, a, n, i: 0.5, **told)
+    assert bridge.describe() == "Pendulum-v1: H = 2, rays in a box of actions, heat_of(state, action): 2 features"
 
 
 def test_several_environments_share_one_learner_and_take_turns():
@@ -445,3 +455,36 @@ def test_one_environment_in_a_list_or_a_synchronous_vector_is_that_environment()
 def test_environments_that_do_not_go_together_are_refused(envs, words):
     with pytest.raises(InputError, match=words):
         run(envs, 1, **SHOP)
+
+
+class Clocked(gymnasium.Wrapper):
+    """Says in `info` what time it is: ten seconds a step, an hour between episodes."""
+
+    now = 0.0
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        self.now += 3600.0
+        return observation, {**info, "seconds": self.now}
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        self.now += 10.0
+        return (*rest, {**info, "seconds": self.now})
+
+
+def test_drift_per_second_takes_the_environments_own_time():
+    stamps, options = [], {**VALVE, "drift": 1e-6, "drift_per": "second"}
+    result = run(
+        Clocked(Valve()), 4, **options, time="seconds", compare=2, on_step=lambda d, t: stamps.append((d.time, t.time))
+    )
+    gaps = np.diff([made for made, _ in stamps])
+    assert set(gaps.tolist()) == {10.0, 3610.0} and all(made == seen for made, seen in stamps)
+    assert result.agent.blocks.clock[0] == sum(gaps)
+    env = Clocked(Valve())
+    by_function = run(env, 4, **options, time=lambda observation, info: env.now)
+    same(result, by_function)
+    with pytest.raises(InputError, match="say what time it is"):
+        run(Clocked(Valve()), 1, **options)
+    with pytest.raises(InputError, match="info has no 'clock'"):
+        run(Clocked(Valve()), 1, **options, time="clock")

@@ -89,6 +89,7 @@ def one_state(
         v0x=vector(np.zeros(count) if v0x is None else v0x)[None],
         v00=vector([[v00]]),
         joint=np.zeros((1, count, 0)),
+        proven=np.full((1, count, len(baseline_cost)), np.nan),
     )
 
 

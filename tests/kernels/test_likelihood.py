@@ -17,6 +17,7 @@ from tether.kernels.likelihood import (
     new_trials,
     observe_trial,
     plug_in,
+    renew,
     threshold_of,
     upper_cost,
 )
@@ -92,9 +93,12 @@ def test_evidence_is_what_the_guess_made_before_each_outcome_was_worth():
 def test_the_threshold_is_the_better_evidence_less_log_two_and_log_events():
     cell = Cell(1)
     cell.trials.evidence[0], cell.trials.plain_evidence[0] = -5.0, -7.0
+    assert threshold_of(cell.trials, 0, EVENTS) == pytest.approx(-np.log(2.0) - EVENTS, abs=1e-12)  # not renewed yet
+    renew(cell.trials, 0)
     assert threshold_of(cell.trials, 0, EVENTS) == pytest.approx(-5.0 - np.log(2.0) - EVENTS, abs=1e-12)
     assert threshold_of(cell.trials, 0, EVENTS) < -5.0 - np.log(2.0) - EVENTS
     cell.trials.plain_evidence[0] = -4.0
+    renew(cell.trials, 0)
     assert threshold_of(cell.trials, 0, EVENTS) == pytest.approx(-4.0 - np.log(2.0) - EVENTS, abs=1e-12)
 
 
@@ -104,6 +108,7 @@ def test_without_accidents_the_bound_falls_like_one_over_n(n):
     cell = Cell(1)
     for _ in range(n):
         cell.see([1.0], 0.0)
+    renew(cell.trials, 0)
     bound = cell.bound([1.0])
     assert bound == pytest.approx(1.0 - np.exp(threshold_of(cell.trials, 0, EVENTS) / n), rel=0.005)
     assert bound <= 1.01 * (EVENTS + 0.5 * np.log(n) + 2.0 * np.log(2.0)) / n  # one log 2 for two guesses
@@ -207,7 +212,8 @@ def test_merging_never_lowers_a_bound(monkeypatch):
     merged, whole = Cell(3), Cell(3)
     for x, u in zip(features, draws, strict=True):
         merged.see(x, u < x @ gamma)
-    assert merged.trials.atoms[0] == ATOMS and merged.trials.weight[0].sum() == 400.0
+    renew(merged.trials, 0)
+    assert merged.trials.atoms[0] == ATOMS and merged.trials.used_weight[0].sum() == 400.0
     rows = np.concatenate([features[draws < features @ gamma], features[draws >= features @ gamma]])
     hits = int((draws < features @ gamma).sum())
     cvxpy = pytest.importorskip("cvxpy")
@@ -264,6 +270,7 @@ def test_numbers_that_are_not_finite_certify_nothing(bad):
     assert cell.bound([0.5, 0.5], [([1.0, 0.0], bad, 0.0)]) == 1.0
     for evidence in (cell.trials.evidence, cell.trials.plain_evidence):
         evidence[0] = bad
+    renew(cell.trials, 0)
     assert cell.bound([0.5, 0.5]) in (1.0, -np.inf) or cell.bound([0.5, 0.5]) < 0.0  # nothing, or a contradiction
 
 
@@ -272,3 +279,16 @@ def test_a_fact_is_kept_once_and_only_if_it_is_a_number():
     for cost in (np.nan, 0.1, 0.1):
         keep_fact(cell.trials, 0, np.array([1.0, 0.0]), cost, 0.0)
     assert cell.trials.fact_count[0] == 1 and cell.trials.fact_cost[0, 0] == 0.1
+
+
+def test_bounds_are_renewed_with_each_outcome_at_first_and_then_with_a_sixteenth_more():
+    """17 = 1.0625 · 16 is due, but 18 is not: 1.0625 · 17 = 18.06. The next is 19, and so on by two."""
+    trials, dual = new_trials(1, 1, 1.0, 1.0), new_dual(1)
+    renewed = []
+    for _ in range(30):
+        observe_trial(trials, 0, np.ones(1), 0.0, dual)
+        if trials.used_total[0] == trials.total[0]:
+            renewed.append(int(trials.total[0]))
+            assert trials.used_evidence[0] == max(trials.evidence[0], trials.plain_evidence[0])
+            assert trials.used_weight[0, 1] == trials.total[0]
+    assert renewed == [*range(1, 18), 19, 21, 23, 25, 27, 29]

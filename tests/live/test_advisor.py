@@ -87,7 +87,7 @@ def test_what_is_handed_out_is_what_the_log_holds(world):
     advisor = live_advisor(world.problem)
     for decision in Plant(world.true_gamma).play(advisor, 20):
         entry = advisor.store.find(f"decision:{decision.id}")
-        assert LiveDecision.of(DecisionMade.read(entry), decision.state, entry.seq) == decision
+        assert LiveDecision.of(DecisionMade.read(entry), decision.state, entry) == decision
 
 
 def test_an_outcome_counts_once_and_a_repeat_is_acknowledged(world):

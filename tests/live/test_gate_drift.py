@@ -160,7 +160,7 @@ def test_a_decision_that_comes_too_late_is_withheld():
     """Bounds hold for `ahead` more decisions; whoever hands one out after more than that hands out a_0."""
     advisor, _, _ = drifting(steps=200, watch=False)
     learner = advisor.replica.learner
-    ahead, state = learner.gate.ahead, next(s for s in range(2) if not learner.propose(1, s).is_baseline)
+    ahead, state = int(learner.gate.ahead), next(s for s in range(2) if not learner.propose(1, s).is_baseline)
     questions = [advisor.question(state, 1) for _ in range(ahead + 4)]
     batch = advisor.prepare(questions)
     answers = advisor.commit(batch, advisor.store.append(batch.drafts))
@@ -211,8 +211,137 @@ def test_both_arms_of_a_comparison_come_too_late_alike():
     advisor, _, _ = drifting(steps=200, watch=False, guards=guards)
     advisor.demote("guarded", by="me", why="compare")
     learner = advisor.replica.learner
-    ahead, state = learner.gate.ahead, next(s for s in range(2) if not learner.propose(1, s).is_baseline)
+    ahead, state = int(learner.gate.ahead), next(s for s in range(2) if not learner.propose(1, s).is_baseline)
     batch = advisor.prepare([advisor.question(state, 1) for _ in range(ahead + 20)])
     answers = advisor.commit(batch, advisor.store.append(batch.drafts))
     assert {answer.reason for answer in answers[: ahead + 1]} <= {"best", "canary"}
     assert {answer.reason for answer in answers[ahead + 1 :]} == {"outdated"}
+
+
+# Drift per second: ages by the log's own time stamps.
+
+
+class Clock:
+    """A clock that the tests move."""
+
+    def __init__(self, now=1.7e9):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+class ByTheClock(Drifting):
+    """The same plant, whose costs move by ρ in each second; decisions come at odd times, with a pause now and then."""
+
+    def __init__(self, world, clock, **more):
+        super().__init__(world, **more)
+        self.clock, self.times = clock, np.random.default_rng(5)
+
+    def state(self):
+        self.made += 1
+        gap = 300.0 if self.made % 90 == 0 else float(self.times.exponential())
+        self.clock.now += gap
+        self.gamma += RHO * gap * (1.0 if self.made // 100 % 2 == 0 else -1.0) * self.direction
+        return Plant.state(self)
+
+
+def by_the_clock(options=None, store=None, steps=130, **settings):
+    world, _ = world_and_streams(3, **SIZES)
+    problem = replace(world.problem, noise=0.02, drift=RHO, drift_per="second", **(options or {}))
+    clock = Clock()
+    advisor = live_advisor(problem, store, clock=clock, **settings)
+    plant = ByTheClock(world, clock, noise=0.02, states=2)
+    return advisor, plant, plant.play(advisor, steps, horizon=2)
+
+
+@pytest.mark.parametrize("name", ["known", "misfit and error", "unknown"])
+def test_certificates_by_the_clock_pass_and_name_their_times(name):
+    advisor, plant, decisions = by_the_clock(OPTIONS[name], watch=False)
+    gate, left = advisor.replica.learner.gate, [each for each in decisions if not each.is_baseline]
+    assert advisor.status().refusals == 0 and plant.worst <= 1e-9
+    assert len(left) > 40
+    for decision in left:
+        drift = decision.certificate.limits[0].drift
+        assert (drift.rate, drift.per, drift.until) == (RHO, "second", decision.decided_at + gate.ahead)
+        assert 1.7e9 <= drift.since <= decision.decided_at
+        assert decision.certificate.limits[0].gate_bound <= decision.certificate.limits[0].bound + 1e-12
+
+
+def test_the_gates_blocks_are_the_learners_by_the_clock():
+    """Stamps out of order, a pause, and a decision whose clock had failed: the same sums, ages and beginnings."""
+    advisor, plant, _ = by_the_clock(steps=60)
+    for away in (-3.0, 500.0, -1e4, np.nan, 2.0):
+        now = plant.clock.now
+        plant.clock.now += away
+        made = advisor.decide(0, 0)
+        assert made.is_baseline or np.isfinite(away)
+        advisor.record(made.id, 0.0, plant.measure(0, made.feature), 0)
+        plant.clock.now = max(now, now + away) if np.isfinite(away) else now
+    blocks, gate = advisor.replica.learner.agent.blocks, advisor.replica.learner.gate
+    assert gate.terms.windows == blocks.windows == advisor.problem.windows(2)
+    places = (gate.terms.stages, 2 * len(blocks.windows))
+    np.testing.assert_allclose(gate.gram, blocks.costs.gram.reshape(*places, 4, 4), rtol=1e-12)
+    np.testing.assert_allclose(gate.ages, blocks.ages.reshape(*places, 3), rtol=1e-12)
+    numbers = blocks.number.reshape(places)
+    assert gate.begun.tolist() == np.where(numbers < 0, -1, numbers * np.repeat(blocks.windows, 2)).tolist()
+    assert gate.clock.tolist() == [blocks.clock[0]] * 2 and gate.origin.tolist() == [blocks.clock[2]] * 2
+
+
+def test_the_gate_ages_outcomes_up_to_the_time_of_the_question():
+    """Ten seconds later every outcome is ten seconds older, before the decision is in the log: for both."""
+    advisor, plant, _ = by_the_clock(steps=81, watch=False)
+    learner, now = advisor.replica.learner, plant.clock.now
+    gate, agent = learner.gate, learner.agent
+    last = float(gate.origin[1] + gate.clock[1])
+    weight, age, square = gate.ages[1, gate.using[1]]
+    radii = []
+    for later in (0.0, 10.0, -10.0):
+        with learner.at(last + later):
+            radii.append((gate.prepare(1).radii[0], agent.propose(1, 0).evidence[0].radius.value))
+    ahead = gate.ahead
+    more = [np.sqrt(square + 2 * lead * age + lead**2 * weight) for lead in (ahead, ahead + 10.0)]
+    assert radii[1][0] - radii[0][0] == pytest.approx(RHO * (more[1] - more[0]), rel=1e-6)
+    assert radii[1][1] - radii[0][1] == pytest.approx(RHO * (more[1] - more[0]), rel=1e-3)
+    assert radii[2] == radii[1]
+    assert gate.asked_at is None and agent.time is None and now == plant.clock.now
+
+
+def test_a_replay_by_the_clock_computes_every_decision_again(tmp_path):
+    """And asking without a decision leaves no trace: a restart gives the same bytes."""
+    path = tmp_path / "log.db"
+    advisor, plant, _ = by_the_clock(store=open_store(path), steps=70, snapshot_every=100)
+    advisor.replica.learner.propose(1, 0)
+    before = advisor.replica.learner.to_bytes()
+    advisor.close()
+    again = live_advisor(advisor.problem, open_store(path), clock=plant.clock)
+    assert again.replica.learner.to_bytes() == before
+    plant.play(again, 40, horizon=2)
+    report = replay(again.store, again.problem)
+    assert report.holds
+    assert (report.decisions, report.outcomes, report.different) == (110, 110, 0)
+
+
+def test_a_decision_that_leaves_too_late_by_the_clock_is_withheld():
+    """Its bounds hold for an eighth of the shortest window: the log took longer than that."""
+    advisor, plant, _ = by_the_clock(steps=85, watch=False)
+    learner = advisor.replica.learner
+    with learner.at(plant.clock.now):
+        state = next(s for s in range(2) if not learner.propose(1, s).is_baseline)
+    for late, reason in ((0.99 * learner.gate.ahead, "best"), (1.01 * learner.gate.ahead, "outdated")):
+        batch = advisor.prepare([advisor.question(state, 1)])
+        written = advisor.store.append(batch.drafts)
+        plant.clock.now += late
+        (answer,) = advisor.commit(batch, written)
+        assert answer.reason == reason
+        assert answer.is_baseline == (reason == "outdated")
+
+
+def test_a_repeated_request_gets_no_bounds_from_yesterday():
+    advisor, plant, _ = by_the_clock(steps=85, watch=False)
+    learner = advisor.replica.learner
+    with learner.at(plant.clock.now):
+        state = next(s for s in range(2) if not learner.propose(1, s).is_baseline)
+    assert advisor.decide(state, 1, key="again").reason == "best"
+    plant.clock.now += 86400.0
+    assert advisor.decide(state, 1, key="again").reason == "outdated"

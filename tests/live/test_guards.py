@@ -12,7 +12,7 @@ from tether.errors import InputError
 from tether.live.audit import replay
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import LONGEST, Guards
-from tether.live.replica import Ledger, Window
+from tether.live.replica import Learner, Ledger, Replica, Window
 from worlds import world_and_streams
 
 
@@ -157,6 +157,38 @@ def test_once_the_budget_is_spent_the_safe_action_is_played(world):
     last = advisor.decide(state)
     assert (last.is_baseline, last.reason) == (True, "budget")
     assert "the budget 12 " in last.detail + " "
+
+
+def test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds(world):
+    """Nobody reports anything: what was handed out must fit the budget all the same, whatever it will cost."""
+    advisor, state = learned(world, guards=Guards(budget=100.0), watch=False)
+    spent = advisor.status().spent[0]
+    advisor = Advisor(world.problem, advisor.store, guards=Guards(budget=spent + 2.2), watch=False, refresh=None)
+    made = [advisor.decide(state) for _ in range(12)]
+    claimed, played = spent, [one for one in made if not one.is_baseline]
+    for one in made:
+        bound = one.certificate.limits[0].bound
+        assert one.is_baseline == (one.reason == "budget")
+        assert one.is_baseline or claimed + bound <= spent + 2.2
+        claimed += bound
+    assert played and made[-1].reason == "budget" and "without one" in made[-1].detail
+    assert advisor.replica.ledger.claimed(0) == pytest.approx((claimed,))
+    assert advisor.replica.ledger.claimed(2) == pytest.approx((claimed + 2 * 0.5,))
+    for one in made[:4]:
+        advisor.record(one.id, 0.1, 0.0)
+    advisor.lose(made[4].id, by="us", why="the sensor")
+    left = sum(one.certificate.limits[0].bound for one in made[5:])
+    assert advisor.replica.ledger.claimed(0) == pytest.approx((spent + 0.5 + left,)), "a lost one counts as τ = 0.5"
+    again = Replica.from_bytes(advisor.replica.to_bytes(), Learner(world.problem, watch=False))
+    assert again.ledger.claimed(0) == advisor.replica.ledger.claimed(0)
+
+
+def test_measured_costs_above_the_threshold_are_counted(world):
+    advisor, state = learned(world, watch=False)
+    before = advisor.status().over
+    for cost in (0.5, 0.51, None, 0.7):
+        advisor.record(advisor.decide(state).id, 0.1, cost)
+    assert advisor.status().over == (before[0] + 2,)
 
 
 def test_a_budget_over_a_window_comes_back(world):

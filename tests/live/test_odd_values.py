@@ -309,3 +309,25 @@ def test_features_that_are_masked_or_complex_are_refused(rows):
     """numpy would take what is under the mask, or the real part, without a word."""
     with pytest.raises(InputError, match="given and real"):
         FiniteActions(rows, 0)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [np.ma.array([[[0.5, 0.0], [0.4, 0.1]]], mask=[[[0, 0], [0, 1]]]), np.array([[[0.5, 0.0], [0.4, 0.1j]]])],
+)
+def test_tables_of_features_that_are_masked_or_complex_are_refused(features):
+    """numpy would take what is under the mask, and drop the imaginary part."""
+    told = {"baseline_cost": [[0.1]], "horizon": 1, "threshold": 0.5, "noise": 0.05}
+    with pytest.raises(InputError, match="masked or complex"):
+        Problem.from_table(features=features, baseline_action=[0], **told)
+    with pytest.raises(InputError, match="masked or complex"):
+        Problem.from_rays(phi_0=[[0.5, 0.0]], endpoints=features, **told)
+
+
+def test_yes_and_no_are_costs_only_where_costs_are_bounded():
+    told = {"features": [[[0.5, 0.0], [0.4, 0.1]]], "baseline_action": [0], "baseline_cost": [[0.1]], "horizon": 1}
+    measured = Advisor(Problem.from_table(**told, threshold=0.5, noise=0.05))
+    with pytest.raises(InputError, match="yes or no"):
+        measured.record(measured.decide(0).id, 0.1, True)
+    counted = Advisor(Problem.from_table(**told, threshold=0.5, cost_kind="bounded"))
+    assert not counted.record(counted.decide(0).id, 0.1, np.True_).repeated

@@ -11,7 +11,7 @@ from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.log.chain import Draft, text_of
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
-from tether.live.records import UnknownDecision
+from tether.live.records import Stopped, UnknownDecision
 from worlds import world_and_streams
 
 WORLD, _ = world_and_streams(3)
@@ -329,3 +329,47 @@ def test_a_withheld_note_that_could_not_be_written_is_written_later():
     assert [entry.body["decision_id"] for entry in log.read() if entry.kind == "withheld"] == [
         batch.items[0].events[-1].decision_id
     ]
+
+
+def announced(id="s1"):
+    return Stopped(**BY, id=id).model_dump_json()
+
+
+def test_a_stop_reaches_other_processes_before_it_is_logged(place):
+    """One process has announced it and died, say: the next decision of another is a_0, and it logs the stop."""
+    advisor, elsewhere = taught(place.open(), refresh=None), place.open()
+    assert not advisor.decide(1, key="before").is_baseline
+    elsewhere.announce_stop(announced())
+    repeated, made = advisor.decide(1, key="before"), advisor.decide(1)
+    assert (repeated.reason, made.reason) == ("stopped", "stopped") and made.is_baseline and made.certificate.holds
+    assert BY["why"] in made.detail and advisor.status().stopped == f"by {BY['by']}: {BY['why']}"
+    kinds = [entry.kind for entry in elsewhere.read()]
+    assert kinds.count("stopped") == 1, "whoever hears of it logs it"
+    advisor.resume(**BY)
+    assert not advisor.decide(1).is_baseline, "the announcement is of a stop that the log has released"
+    restarted = Advisor(WORLD.problem, elsewhere, refresh=None)
+    assert not restarted.decide(1).is_baseline and restarted.stopped is None
+    elsewhere.announce_stop(announced("s2"))
+    assert restarted.decide(1).reason == advisor.decide(1).reason == "stopped"
+
+
+def test_a_stop_is_announced_before_it_is_logged_and_though_it_cannot_be(log):
+    advisor, other = taught(log), Advisor(WORLD.problem, log, refresh=None)
+    meanwhile = []
+    log.before("stopped", lambda: meanwhile.append(other.decide(1)))
+    advisor.stop(**BY)
+    assert meanwhile[0].reason == "stopped"
+    stops = [entry.body["id"] for entry in log.read() if entry.kind == "stopped"]
+    assert len(stops) == 1, "both logged it, once"
+
+
+def test_an_announcement_that_cannot_be_read_is_a_stop_until_it_can(tmp_path):
+    advisor = taught(tmp_path / "log.db", refresh=None)
+    (tmp_path / "log.db.stop").write_text('{"by":')
+    made = advisor.decide(1)
+    assert made.is_baseline and made.reason == "stopped" and "cannot be read" in made.detail
+    (tmp_path / "log.db.stop").unlink()
+    (tmp_path / "log.db.stop").mkdir()
+    assert advisor.decide(1).reason == "stopped"
+    (tmp_path / "log.db.stop").rmdir()
+    assert not advisor.decide(1).is_baseline

@@ -9,6 +9,7 @@ from tether.errors import InputError, StoreError
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.records import StateCodec
+from tether.live.warm_start import plainly_spelled
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
 from worlds import world_and_streams
@@ -303,6 +304,23 @@ def test_many_rows_make_several_entries_each_with_a_key_per_row(world):
     assert len({key for entry in entries for key in entry.unique if key.startswith("warm-row:")}) == 250
     assert advisor.replica.learner.version == 250
     assert verify_store(advisor.store).fault is None
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, "1"), (1, 1.0), (0.0, -0.0), ([1.5, 0], ["1.50", -0.0]), ("2e0", 2)])
+def test_a_row_is_the_same_however_its_state_is_spelled(world, one, other):
+    """Rows without rewards: their states are logged and never read, so nothing else refuses the second spelling."""
+    advisor = Advisor(world.problem)
+    advisor.warm_start([[0.5, 0.0, 0.1]], [0.2], seen_states=[one])
+    with pytest.raises(InputError, match="in the log already"):
+        advisor.warm_start([[0.5, 0.0, 0.1]], [0.2], seen_states=[other])
+    assert advisor.warm_start([[0.5, 0.0, 0.1]], [0.2], seen_states=[3]) == 1
+
+
+def test_what_is_no_number_keeps_its_spelling():
+    assert plainly_spelled(["nan", "one", True, None, {"a": "1"}]) == plainly_spelled(
+        ["nan", "one", True, None, {"a": 1}]
+    )
+    assert plainly_spelled("one") == "one" and plainly_spelled(True) is True and plainly_spelled("1.25") == 1.25
 
 
 def test_a_zero_is_a_zero_however_it_is_signed(world):

@@ -15,6 +15,7 @@ from tether.live.audit import replay
 from tether.live.gate import Gate
 from tether.live.judge import with_margin
 from tether.live.log.memory import MemoryStore
+from tether.live.policy import Criteria
 from tether.live.records import Measured
 from tether.live.replica import Learner, gate_of
 from tether.live.yes_no import ATOMS, YesNo
@@ -311,3 +312,18 @@ def test_how_much_is_certified_is_not_asked_where_every_answer_costs_a_solve():
     advisor, _, decisions = served("bounded", steps=3)
     assert np.isnan(advisor.replica.learner.gate.certified(0, advisor.problem.look_up(0)))
     assert isinstance(gate_of(advisor.replica.learner.agent), Gate) and decisions
+
+
+def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list():
+    """a_0 = ½x + ½b costs 0.04 and b at least 0, so x costs at most 0.08 < τ = 0.1 before any outcome."""
+    rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
+    told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded"}
+    problem = Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
+    how = {"algorithm": "rslucb-qvi", "mode": "live", "criteria": Criteria.none(), "refresh": None}
+    found = []
+    for listed in (True, False):
+        advisor = Advisor(problem, config=SlucbConfig(condition_on="all"), **how)
+        gate = advisor._replica.learner.gate
+        gate.terms = gate.terms if listed else replace(gate.terms, listed=None)
+        found.append(advisor.decide(0).reason)
+    assert found == ["best", "gate-refused"]

@@ -1,5 +1,6 @@
 """examples/service as the tutorial uses it: the files that it prints, and the driver in front of a real service."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -46,6 +47,18 @@ def advisor(**more):
 
 def decisions(advisor):
     return [entry.body for entry in advisor.store.read(0, 1000) if entry.kind == "decision"]
+
+
+def test_the_client_on_the_service_s_page_runs_as_printed(tmp_path):
+    """All of it, with an address and a token that exist, and a system that takes an action."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "service.md").read_text(), flags=re.DOTALL)
+    played, asked = [], advisor()
+    with serving(asked, tmp_path) as (address, tokens):
+        exec(
+            code.replace("http://127.0.0.1:8080", address).replace("tether_…", tokens["decide"]),
+            {"apply": played.append},
+        )
+    assert len(played) == 1 and asked.status().outcomes == 1
 
 
 def test_a_token_that_may_only_decide_and_record_is_enough(drive):

@@ -82,3 +82,19 @@ def test_a_decision_that_did_not_leave_is_shown_as_the_a_0_that_did():
     row = journal.rows[pending.drafts[-1].body["decision_id"]]
     assert not pending.drafts[-1].body["is_baseline"] and row["is_baseline"] and row["reason"] == "stopped"
     assert [event["kind"] for event in journal.history[:2]] == ["withheld", "stopped"]
+
+
+def test_the_journal_is_limited_in_bytes_too(monkeypatch):
+    """Twenty thousand decisions with states of a hundred kilobytes would be two gigabytes."""
+    advisor = new_advisor()
+    for state in (0, 1, 2, 3):
+        advisor.decide(state)
+    size = len(advisor.store.read()[-1].text)
+    monkeypatch.setattr("tether.service.views.KEPT_BYTES", int(2.5 * size))
+    journal = Journal(advisor)
+    assert [row["state"] for row in journal.rows.values()] == [2, 3]
+    monkeypatch.setattr("tether.service.views.KEPT_BYTES", 10)
+    advisor.decide(1)
+    journal.follow()
+    assert [row["state"] for row in journal.rows.values()] == [1], "the newest is always there"
+    assert journal.series(0, 10)["total"] == 5

@@ -1,7 +1,6 @@
 """The endpoints: decisions and outcomes, exactly once; what bad input is told; what readers and operators see."""
 
 import json
-import os
 import threading
 import time
 from dataclasses import replace
@@ -14,7 +13,10 @@ from service_app import PROBLEM, decide, new_advisor, record, serving
 from tether import Names
 from tether.live.policy import Criteria
 from tether.live.records import Certificate
+from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
+from tether.service.http import answer_of
+from tether.service.models import DecisionAnswer
 
 JSON = {"Content-Type": "application/json"}
 
@@ -308,11 +310,15 @@ def test_metrics_can_be_read_by_prometheus_and_count_what_happened(client):
     families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
     decisions = sum(sample.value for sample in families["tether_decisions"].samples if sample.name.endswith("_total"))
     assert decisions == 3
-    assert families["tether_data_version"].samples[0].value == 3
-    paths = {sample.labels.get("path") for sample in families["tether_request_seconds"].samples}
+    assert families["tether_outcomes_learned"].samples[0].value == 3
+    paths = {sample.labels.get("path") for sample in families["tether_request_duration_seconds"].samples}
     assert paths >= {"/v1/decisions", "/v1/outcomes", "other"} and not any("no-such" in str(path) for path in paths)
-    for name in ("tether_request_seconds", "tether_worker_decisions", "tether_worker_outcomes", "tether_unsynced"):
-        assert {sample.labels["worker"] for sample in families[name].samples} == {str(os.getpid())}, name
+    answered = [each for each in families["tether_answers"].samples if each.name.endswith("_total")]
+    assert sum(each.value for each in answered) == 3 and {each.labels["mode"] for each in answered} == {"live"}
+    assert families["tether_log_size_bytes"].samples[0].value > 1000
+    assert families["tether_snapshot_age_entries"].samples[0].value > 6
+    synced = {each.name: each.value for each in families["tether_log_sync_duration_seconds"].samples if not each.labels}
+    assert synced["tether_log_sync_duration_seconds_count"] >= 6
     modes = {sample.labels["mode"]: sample.value for sample in families["tether_mode"].samples}
     assert modes == {"shadow": 0.0, "guarded": 0.0, "live": 1.0}
 
@@ -367,3 +373,21 @@ def test_the_names_of_the_problem_reach_the_dashboard_unless_the_configuration_h
     assert status["units"] == {"reward": "kWh", "cost": ["K"]} and status["actions"] == ["heat", "cool"]
     with serving(new_advisor(problem=replace(PROBLEM, names=names)), labels={"constraints": ["comfort"]}) as client:
         assert client.get("/v1/status").json()["constraints"][0]["name"] == "comfort"
+
+
+def test_an_answer_is_the_logged_record_whatever_its_state_says(client):
+    """It is cut from the text of the log: names of its fields in a state, an episode or a key must not confuse that."""
+    nasty = ',"mode":"live","safe_feature":null,"certificate":{}}'
+    advisor = new_advisor(problem=of_any_state())
+    for state in (0, {"mode": "live", "safe_feature": 1, "certificate": {"x": nasty}}, nasty, "\ud83d\ude00", "NaN"):
+        question = advisor.question(state, episode=nasty, key=f"{nasty}{state!r:.40}")
+        batch = advisor.prepare([question])
+        (made,) = advisor.commit(batch, advisor.store.append(batch.drafts))
+        slow = made.model_copy(update={"text": ""})
+        assert json.loads(answer_of(made)) == json.loads(answer_of(slow))
+        assert set(json.loads(answer_of(made))) == set(DecisionAnswer.model_fields)
+
+
+def of_any_state():
+    told = {"horizon": 1, "threshold": 0.5, "noise": 0.05, "dimension": 2, "baseline_cost": lambda step, state: 0.15}
+    return Problem(actions=lambda state: FiniteActions(np.array([[0.5, 0.0], [0.4, 0.1]]), 0), key=repr, **told)

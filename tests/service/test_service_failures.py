@@ -234,11 +234,11 @@ def test_two_services_on_one_log_count_once_and_the_switch_of_one_stops_the_othe
 
 
 def metrics_of(client):
-    """(name, labels without the worker) -> value, of everything but the times of requests."""
+    """(name, labels) -> value."""
     found = {}
     for family in text_string_to_metric_families(client.get("/metrics").text):
         for sample in family.samples:
-            labels = tuple(sorted((name, value) for name, value in sample.labels.items() if name != "worker"))
+            labels = tuple(sorted((name, value) for name, value in sample.labels.items()))
             found[sample.name, labels] = sample.value
     return found
 
@@ -249,9 +249,13 @@ def test_metrics_of_what_the_log_knows_are_the_same_in_all_processes_on_it(tmp_p
         learn(here, 3)
         here.post("/v1/stop", json={"why": "a test"})
         seen = [metrics_of(client) for client in (here, there)]
-        for name, value in {"tether_stopped": 1, "tether_data_version": 3, "tether_outcomes_total": 3}.items():
+        for name, value in {
+            "tether_stopped": 1,
+            "tether_outcomes_learned_total": 3,
+            "tether_outcomes_total": 3,
+        }.items():
             assert [each[name, ()] for each in seen] == [value, value], name
-        for key in [("tether_seq", ()), ("tether_mode", (("mode", "live"),)), *PLAYED]:
+        for key in [("tether_log_entries_total", ()), ("tether_mode", (("mode", "live"),)), *PLAYED]:
             assert seen[0][key] == seen[1][key], key
         assert [sum(each[key] for key in PLAYED) for each in seen] == [3, 3]
 
@@ -262,10 +266,10 @@ PLAYED = [("tether_decisions_total", (("played", played),)) for played in ("base
 def test_metrics_are_told_while_the_log_is_out_of_reach_and_say_so(store):
     with serving(new_advisor(store)) as client:
         learn(client, 2)
-        assert metrics_of(client)["tether_store_error", ()] == 0
+        assert metrics_of(client)["tether_log_failed", ()] == 0
         store.error = StoreError("gone")
         told = metrics_of(client)
-        assert told["tether_store_error", ()] == 1 and told["tether_data_version", ()] == 2
+        assert told["tether_log_failed", ()] == 1 and told["tether_outcomes_learned_total", ()] == 2
         store.error = None
 
 

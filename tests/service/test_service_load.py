@@ -1,5 +1,7 @@
 """Under load: what people order, and whether the service is well, does not wait behind readers."""
 
+import asyncio
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +13,10 @@ from service_app import decide, new_advisor, serving
 
 from tether.errors import StoreError
 from tether.live.log.memory import MemoryStore
-from tether.service.views import View
+from tether.service.config import LimitsSection
+from tether.service.http import Application, Endpoint, Json
+from tether.service.models import DecisionRequest
+from tether.service.views import Metrics, View
 
 SOON = 5.0
 """Seconds for what takes milliseconds: far less than what a queue behind the readers takes here."""
@@ -92,3 +97,51 @@ def test_a_stop_that_cannot_be_logged_holds_and_is_logged_when_a_probe_finds_the
         assert client.get("/readyz").status_code == 200
         assert decide(client, 1)["reason"] == "stopped"
         assert [entry.kind for entry in log.read() if entry.kind == "stopped"] == ["stopped"]
+
+
+def test_large_requests_take_turns_and_small_ones_pass_them(monkeypatch):
+    """Each large body is parsed, hashed and logged by itself: eight at once would stand before everybody else."""
+    monkeypatch.setattr("tether.service.http.MOST_HELD", 60_000)
+
+    async def work():
+        inside, most, go = 0, 0, asyncio.Event()
+
+        async def handler(request, taken):
+            nonlocal inside, most
+            if len(taken.state) > 10:
+                inside += 1
+                most = max(most, inside)
+                await go.wait()
+                inside -= 1
+            return Json({})
+
+        endpoint = Endpoint("POST", "/x", handler, role=None, takes=DecisionRequest)
+        told = {"tokens": (), "host": "127.0.0.1", "limits": LimitsSection(body_bytes=40_000), "lifespan": None}
+        app = Application([endpoint], requests=Metrics().requests, **told)
+        large = [asyncio.create_task(posted(app, {"state": "x" * 30_000})) for _ in range(3)]
+        while not inside:
+            await asyncio.sleep(0)
+        assert await posted(app, {"state": "x"}) == 200, "before any of the large ones"
+        assert await posted(app, {"state": "x" * 30_000}) == 503, "90 kB are here already"
+        go.set()
+        assert await asyncio.gather(*large) == [200] * 3 and most == 1
+        return await posted(app, {"state": "x" * 30_000})
+
+    assert asyncio.run(asyncio.wait_for(work(), 20.0)) == 200, "those are gone"
+
+
+async def posted(app, body):
+    """The status of a POST of this to /x, without a server."""
+    parts, status = [json.dumps(body).encode()], []
+
+    async def receive():
+        return {"type": "http.request", "body": parts.pop(), "more_body": False}
+
+    async def send(message):
+        status.append(message.get("status"))
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    where = {"path": "/x", "raw_path": b"/x", "root_path": "", "query_string": b"", "scheme": "http"}
+    scope = {"type": "http", "method": "POST", "headers": headers, "client": None, "server": None, **where}
+    await app(scope, receive, send)
+    return status[0]

@@ -68,6 +68,16 @@ def drip(line, byte=b"x"):
     return time.monotonic() - began
 
 
+def test_a_request_with_two_lengths_is_refused_and_the_connection_closed(client):
+    """A proxy may believe the other one, and take the rest for somebody else's request (RFC 9112, section 6.3)."""
+    for method in ("POST", "GET"):
+        with connected(client) as line:
+            head = HEAD.replace("POST", method).format("/v1/decisions", "application/json").strip()
+            line.sendall(f"{head}\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n".encode() + b'{"state":0}\r\n0\r\n\r\n')
+            answer = rest_of(line)
+        assert answer.startswith("HTTP/1.1 400 ") and "connection: close" in answer and "Content-Length" in answer
+
+
 @pytest.mark.parametrize("path", ["/v1/decisions", "/v1/outcomes", "/v1/stop"])
 def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(client, path):
     with connected(client) as line:

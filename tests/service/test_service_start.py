@@ -16,8 +16,10 @@ import httpx
 import pytest
 from test_service_processes import configured, served
 
+from tether.live.replica import Replica
 from tether.service.app import make_advisor
 from tether.service.config import read_config
+from tether.service.run import check_start
 
 
 def started(folder, **more):
@@ -69,6 +71,22 @@ def test_a_check_writes_nothing_to_a_log_that_a_service_may_be_using(tmp_path):
     assert (changed.replica.ledger.guards.max_age, changed.replica.ledger.guards.live_rate) == (None, 0.9)
     path.write_text(told)
     assert make_advisor(read_config(path)).replica.ledger.guards == changed.replica.ledger.guards
+
+
+def test_a_cold_start_folds_the_log_once_and_leaves_a_snapshot_for_every_worker(tmp_path, monkeypatch):
+    configured(tmp_path)
+    config = read_config(tmp_path / "service.toml")
+    with make_advisor(config) as advisor:  # 5000 entries before it saves anything
+        for _ in range(12):
+            advisor.record(advisor.decide(0).id, 0.5, 0.1)
+        hashes = [entry.hash for entry in advisor.store.read()]
+    folded, apply = [], Replica.apply
+    monkeypatch.setattr(Replica, "apply", lambda *given: (folded.append(given[1].hash), apply(*given)))
+    config = config.model_copy(update={"snapshot_every": 10})
+    check_start(config, saves=True)
+    make_advisor(config).close()
+    make_advisor(config).close()
+    assert [each for each in folded if each in hashes] == hashes  # the rest is of a small log, to warm up with
 
 
 def ends_at_once(folder, address, **environment):

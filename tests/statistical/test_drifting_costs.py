@@ -2,8 +2,9 @@
 
 One run is a fresh world with one or two steps, in which γ*_h moves by exactly ρ with every decision, in the direction
 of an adversary who sees what was played: always dearer along it, after a quiet time, after luring the learner out, or
-at random. In every other world the declared safe costs move, too, and are declared anew. At every decision the true
-cost of what is played (for a mixture: its expectation) is compared with the bound and with τ.
+at random. In every other world the declared safe costs move, too, and are declared anew. "By the clock" it moves by ρ
+in every second, and decisions come at random times, a second apart on average, with pauses of up to a minute. At every
+decision the true cost of what is played (for a mixture: its expectation) is compared with the bound and with τ.
 
 n = 300 runs of 200 decisions for each case, seeds 9000..9299, δ = 0.01. By an exact binomial bound a true failure
 probability of δ explains at most `allowed_failures(300, 0.01)` = 14 failures or alarms, except with chance 1e-6. The
@@ -22,10 +23,11 @@ RATES = (5e-4, 2e-3)
 
 
 class World:
-    """Costs ⟨γ*_h, φ⟩ that an adversary moves; told that it is by up to `told` with each decision."""
+    """Costs ⟨γ*_h, φ⟩ that an adversary moves; told that it is by up to `told` with each decision, or second."""
 
     def __init__(self, seed, told, *, horizon=1, constraints=1, finite=False, known=True, same=False, **more):
         self.rng = rng = np.random.default_rng(seed)
+        self.by_the_clock, self.now = more.get("drift_per") == "second", 0.0
         self.kind, self.free, self.rate = seed % 4, seed // 4 % 2, RATES[seed // 8 % 2]
         self.phi_0 = rng.dirichlet(np.ones(DIMENSION), STATES)
         self.rays = rng.dirichlet(np.full(DIMENSION, 0.5), (STATES, RAYS))
@@ -55,14 +57,23 @@ class World:
             **more,
         )
 
+    def gap(self):
+        """How much time passes until the next decision."""
+        if not self.by_the_clock:
+            return 1.0
+        gap = self.rng.uniform(20.0, 60.0) if self.rng.random() < 0.01 else self.rng.exponential()
+        self.now += gap
+        return gap
+
     def move(self, made, decision):
-        """γ* moves by ρ, in every step and constraint."""
+        """γ* moves by ρ in each unit of time, in every step and constraint."""
+        rate = self.rate * self.gap()
         away = decision.mean_feature - self.phi_0[decision.state]
         sign = {0: 1.0, 1: float(made >= 120), 2: 1.0 if made >= 120 else -1.0, 3: 1.0}[self.kind]
         for gamma in self.gamma.reshape(-1, DIMENSION):
             u = self.rng.normal(size=DIMENSION) if self.kind == 3 or not away.any() else away
             u = u if self.free else u - self.safe @ (self.safe.T @ u)
-            new = gamma + sign * self.rate * u / max(np.linalg.norm(u), 1e-12)
+            new = gamma + sign * rate * u / max(np.linalg.norm(u), 1e-12)
             if np.linalg.norm(new) <= BOUND and (self.phi_0 @ new <= self.tau.min() - 0.02).all():
                 gamma[:] = new
         self.gamma[:] = self.gamma[0] if self.same else self.gamma
@@ -86,7 +97,7 @@ def run(seed, config, told, *, mixes=False, watched=False, decisions=DECISIONS, 
         step = made % problem.horizon
         if step == 0:
             agent.plan()
-        decision = agent.act(step, state)
+        decision = agent.act(step, state, time=world.now if world.by_the_clock else None)
         true = world.expected(decision)
         bounds = np.array([shown.bound for shown in decision.evidence])
         broken |= bool((true > bounds + ROUNDING).any())
@@ -119,6 +130,9 @@ CASES = {
     "finite": (SlucbConfig(), {"finite": True}),
     "unknown safe costs": (SlucbConfig(), {"known": False}),
     "mixtures": (SlucbConfig(), {"finite": True, "mixes": True}),
+    "rays, by the clock": (SlucbConfig(), {"drift_per": "second"}),
+    "rays, two steps, by the clock, watched": (SlucbConfig(), {"horizon": 2, "watched": True, "drift_per": "second"}),
+    "mixtures, by the clock": (SlucbConfig(), {"finite": True, "mixes": True, "drift_per": "second"}),
 }
 FLOOR = {"finite": 0.01, "unknown safe costs": 0.0}
 """Where little is certified from so few outcomes."""

@@ -1,6 +1,7 @@
 """The league in small: who enters where, how rivals are tuned, what the table says, and the anchors' own numbers."""
 
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from tether.agents.relatives import RelativeConfig, Row
 from tether.lab import registry, runner, specs
 from tether.lab.books import load
 from tether.lab.cells import cells_of, instance_hash
-from tether.lab.engines import InProcess
+from tether.lab.engines import InProcess, make_engine
 from tether.lab.registry import AGENTS, AgentKind
 from tether.lab.simulate import OwnConstraint, simulate_any
 from tether.lab.studies import anchors, league, view_of
@@ -56,7 +57,7 @@ WORLDS = ["circulant τ=0.2", "circulant τ=0.5"]
 def results(tmp_path_factory):
     """The study with two rivals, run; and where."""
     folder = tmp_path_factory.mktemp("league")
-    study = league.entered(STUDY, folder / "tuning", InProcess(), ["roful", "safeopt"])
+    study = league.entered(STUDY, folder, InProcess(), ["roful", "safeopt"])
     runner.run_study(study, folder, InProcess())
     return load(folder)
 
@@ -105,7 +106,7 @@ def test_the_page_and_the_pictures_can_be_made(results):
 
     page = report.page([results])
     assert "ROFUL" in page and "The command of every cell" in page and "Performance profiles" in page
-    assert league.pareto(results, 40).startswith(b"\x89PNG")
+    assert all(picture.draw(40).startswith(b"\x89PNG") for picture in league.pictures(results))
     profiles = league.profile_chart(results)
     for panel in profiles.panels:
         assert all(
@@ -125,11 +126,21 @@ def test_a_promise_that_was_broken_is_said(results):
     assert verdicts["slucb-qvi-keeps-its-theorem"].holds
 
 
+def test_a_theorem_is_not_blamed_where_its_assumptions_fail(results):
+    """Where a_0 itself is over τ, every method has violations: the claim leaves the world out and says so."""
+    over = {name: np.ones((2, 60)) for name in results.cells[0].column_names}
+    cells = tuple(replace(c, columns=over) if c.world_label == WORLDS[0] else c for c in results.cells)
+    verdict = next(c for c in league.claims(replace(results, cells=cells)) if c.id == "slucb-qvi-keeps-its-theorem")
+    assert verdict.holds and f"left out: {WORLDS[0]}" in verdict.evidence
+
+
 def test_one_cell_can_be_asked_for_by_agent_and_world():
     one = STUDY.narrowed(["always-safe"], [WORLDS[1]])
     (cell,) = cells_of(one)
     (same,) = [other for other in cells_of(STUDY) if other.agent == "always-safe" and other.world_label == WORLDS[1]]
     assert cell.key == same.key, "so that its run is the same run"
+    hidden = STUDY.model_copy(update={"worlds": [STUDY.worlds[0].model_copy(update={"in_quick": False})]})
+    assert hidden.narrowed([], [WORLDS[1]]).resized(quick=True).world_labels == [WORLDS[1]], "asked for is played"
     with pytest.raises(InputError, match="no world 'circulant'"):
         STUDY.narrowed([], ["circulant"])
     with pytest.raises(InputError, match="no agent 'slucb'"):
@@ -160,11 +171,115 @@ class Untold:
         return getattr(self._default, name)
 
 
+def test_who_cannot_play_is_said_with_the_reason(results):
+    """A bandit rule among planners, a tabular one without one-hot features, a mixture where costs are not linear."""
+    instances = league.instances_of(STUDY)
+    assert not any(league.refusals(instances, "slucb-qvi").values())
+    assert "bandit rule" in league.refusals(instances, "roful")["a planner's"]
+    assert set(league.refusals(instances, "dope").values()) == {
+        "is tabular: every feature must be one-hot, one coordinate per (s, a)."
+    }, "without the method's own name, so that reasons can be grouped"
+    twin = specs.parse(
+        'name = "x"\nepisodes = 5\nseeds = 1\n[[worlds]]\nname = "synthetic-twin"\n[[agents]]\nname = "opse"', "x"
+    )
+    assert "not linear" in league.refusals(league.instances_of(twin), "opse")["synthetic-twin"]
+    assert league.refusals(league.instances_of(twin), "doss") == {"synthetic-twin": ""}
+    absent = {
+        "roful": {"a planner's": "is a bandit rule."},
+        "safeopt": {"a planner's": "is a bandit rule.", WORLDS[0]: ""},
+    }
+    (results.folder / league.ABSENT).write_text(json.dumps(absent))
+    assert league.absentees(results) == {"a planner's": {"is a bandit rule.": ["ROFUL", "SafeOpt, linear kernel"]}}
+    assert "Cannot play here:\n\n- ROFUL · SafeOpt, linear kernel: is a bandit rule." in league.markdown(results)
+    assert "Who cannot play in a planner&#x27;s" in "".join(league.table(results).html)
+
+
+AXIS = """
+name = "league-axes"
+episodes = 8
+seeds = 1
+
+[[worlds]]
+name = "synthetic"
+label = "noise {noise}"
+options = { rays = 4, states = 2 }
+grid = { noise = [0.01, 0.1] }
+
+[[agents]]
+name = "slucb-qvi"
+label = "Tether, all defaults"
+
+[[agents]]
+name = "always-safe"
+label = "Always a₀"
+"""
+
+
+def test_an_axis_is_played_by_theorems_alone_and_drawn(tmp_path):
+    study = league.entered(specs.parse(AXIS, "x"), tmp_path, InProcess(), ["doss"])
+    assert [agent.options for agent in study.agents] == [{}, {}, {}] and not (tmp_path / "tuning").exists()
+    runner.run_study(study, tmp_path, InProcess())
+    results = load(tmp_path)
+    assert league.axes_of(results) == {"noise": [(0.01, "noise 0.01"), (0.1, "noise 0.1")]}
+    assert league.charts(results) == []
+    (picture,) = league.pictures(results)
+    assert picture.draw(40).startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_league_resumes_and_is_the_same_on_ray(tmp_path):
+    """Tuning, scales and runs: bit for bit; and what is finished is not run again."""
+    pytest.importorskip("ray", reason="the extra tether-rl[ray] is not installed")
+    study, digests, scales = STUDY.resized(quick=True).narrowed((), WORLDS[:1]), [], []
+    for engine in (InProcess(), make_engine("ray", 1)):
+        folder = tmp_path / engine.name
+        entered = league.entered(study, folder, engine, ["roful", "doss"])
+        runner.run_study(entered, folder, engine)
+        digests.append(load(folder).digest())
+        scales.append(league.tuned_scales(load(folder / "tuning")))
+    assert digests[0] == digests[1] and scales[0] == scales[1]
+    next((folder / "runs").iterdir()).unlink()
+    again = runner.run_study(league.entered(study, folder, InProcess(), ["roful", "doss"]), folder, InProcess())
+    assert again.ran == 1 and not again.failures and load(folder).digest() == digests[0]
+
+
+def test_worlds_of_a_study_may_have_other_numbers_of_episodes(tmp_path):
+    text = (
+        AXIS.replace("options = { rays", "episodes = 5\noptions = { rays") + '\n[[worlds]]\nname = "not-star-convex"\n'
+    )
+    study = specs.parse(text, "x")
+    assert [world.episodes for world in study.resized(quick=True).worlds] == [5, None]
+    runner.run_study(study, tmp_path, InProcess())
+    found = {cell.label: (cell.episodes, cell["regret"].shape[1]) for cell in load(tmp_path).cells}
+    assert set(found.values()) == {(5, 5), (8, 8)}
+
+
+def test_a_budget_per_episode_is_judged_by_its_own_optimum(tmp_path):
+    """Streaming: the best policy of the budget earns what the planner says, and an episode may be over the budget."""
+    from tether.lab.simulate import best_values
+    from tether.lab.worlds.cmdp import random_cmdp, streaming
+    from tether.lab.worlds.planning import optimal_episode_policy
+
+    world = streaming()
+    best = best_values(world, mixes=True)
+    np.testing.assert_array_equal(best, optimal_episode_policy(world).values[0])
+    assert best[0] > optimal_safe_policy(world).values[0, 0], "a budget for the episode allows more than one per step"
+    text = (
+        SPEC.replace("episodes = 60", "episodes = 6").split("[[worlds]]")[0]
+        + '[[worlds]]\nname = "streaming"\n[[agents]]\nname = "lsvi-ucb"\n'
+    )
+    (cell,) = cells_of(specs.parse(text, "x"))
+    assert cell.own == "episode" and cell.limits == "episode", "all are judged by what the world limits"
+    hard = random_cmdp(np.random.default_rng(0))
+    agent = AGENTS.get("opse").build(hard, {"episodes": 5}, np.random.default_rng(0))
+    assert agent.margin > 0.0, "its safe policy is the least costly one, as in the paper, and not a_0 everywhere"
+
+
 def test_a_method_of_somebody_else_is_in_the_league_by_its_row(monkeypatch):
     kind = AgentKind.of_method(Untold)
     monkeypatch.setitem(AGENTS.shipped, "somebodys", lambda: kind)
     assert "somebodys" in league.rivals() and registry.row_of("somebodys") is Untold.row
-    assert league.worlds_for(STUDY, "somebodys") == [*WORLDS, "a planner's"]
+    assert league.refusals(league.instances_of(STUDY), "somebodys") == dict.fromkeys([*WORLDS, "a planner's"], "")
     study = STUDY.joined_by(["somebodys"]).narrowed(["somebodys"], ["a planner's"])
     (cell,) = cells_of(study)
     assert cell.own == "episode" and "own_excess" in cell.column_names
@@ -288,6 +403,35 @@ def test_ours_is_three_times_below_roful_on_their_draws_without_a_violation(name
 
 
 def test_the_published_league_is_a_study_that_can_be_checked():
-    for name in ("league", "league-mdp"):
+    for name in ("league", "league-mdp", "league-axes"):
         study = specs.paper_study(name)
         assert study.quick is not None and study.agents[0].name == "slucb-qvi"
+
+
+def test_nothing_is_played_after_a_trajectory_has_ended():
+    """Frozen Lake, H = 6, from a cell beside danger: steps after a fall are no steps, and cost nothing."""
+    from tether.lab.worlds.lake import DANGER, frozen_lake
+
+    lake = frozen_lake(np.random.default_rng(0), horizon=6)
+    start = np.eye(lake.state_count)[DANGER[0]]
+    ended = replace(lake, initial=start)
+    agent = AGENTS.get("lsvi-ucb").build(ended, {})
+    books = simulate_any(ended, agent, 2, Streams.from_seed(0))
+    assert (books.violations == 0).all() and (books.reward == 0.0).all(), "a fall is worth nothing"
+    cell = runner.Unit(cells_of(specs.parse(LAKE, "x"))[0], 1, 0, {})
+    columns, _ = runner.play(cell, lambda done: None)
+    assert np.isnan(columns["optimism"]).all(), "played step by step, not in compiled blocks"
+
+
+LAKE = """
+name = "x"
+episodes = 1
+seeds = 1
+
+[[worlds]]
+name = "frozen-lake"
+options = { horizon = 2 }
+
+[[agents]]
+name = "lsvi-ucb"
+"""

@@ -2,13 +2,16 @@
 
 import ast
 import fcntl
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -156,3 +159,42 @@ def test_a_source_distribution_holds_what_the_build_needs(tmp_path):
     assert inside >= {*(str(file.relative_to(ROOT)) for file in sources().values()), *BUILD_FILES}
     assert not [name for name in inside if name.endswith((".c", ".pyx", ".so"))]
     assert not (copy / "build").exists(), "metadata alone must not translate or compile anything"
+
+
+def test_the_steps_of_the_dockerfile_serve(wheel, tmp_path):
+    """Where no container can be built: its first RUN in an empty environment, then its ENTRYPOINT and its HEALTHCHECK,
+    without a home and without the repository. That it runs as any user is in tests/service/test_service_start.py."""
+    docker = (ROOT / "deploy" / "Dockerfile").read_text().replace("\\\n", " ")
+    extras = re.search(r'PACKAGE="tether-rl(\[.+?\])"', docker).group(1)
+    venv.create(tmp_path / "venv", with_pip=True)
+    path = {"PATH": f"{tmp_path / 'venv' / 'bin'}:/usr/bin:/bin", "HOME": "/nowhere"}
+    pinned = {**os.environ, **path, "PACKAGE": f"{wheel}{extras}", "PIP_CONSTRAINT": str(ROOT / "constraints.txt")}
+    subprocess.run(["sh", "-c", re.search(r"^RUN (pip .+)$", docker, re.MULTILINE).group(1)], env=pinned, check=True)
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service" / "building.py").write_text(PROBLEM)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "service" / "service.toml").write_text(f'problem = "building:problem"\nport = {port}\n')
+    start = json.loads(re.search(r"^ENTRYPOINT (.+)$", docker, re.MULTILINE).group(1))
+    probe = json.loads(re.search(r"^HEALTHCHECK .*CMD\s+(\[.+\])$", docker, re.MULTILINE).group(1))
+    probe = [part.replace("8080", str(port)) for part in probe]
+    served = subprocess.Popen(["env", *start, "service.toml"], cwd=tmp_path / "service", env=path)
+    try:
+        give_up = time.monotonic() + 60.0
+        while subprocess.run(["env", *probe], env=path, capture_output=True, check=False).returncode:
+            assert served.poll() is None and time.monotonic() < give_up
+            time.sleep(0.2)
+    finally:
+        served.terminate()
+        assert served.wait(30) == 0
+
+
+PROBLEM = """
+import numpy as np
+from tether import Problem
+
+def problem():
+    return Problem.from_rays(phi_0=np.eye(3)[:1], endpoints=np.eye(3)[None, 1:], baseline_cost=np.array([[0.1]]),
+                             horizon=1, threshold=0.5, noise=0.05)
+"""

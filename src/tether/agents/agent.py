@@ -6,7 +6,8 @@ a test and a live system. What differs between algorithms is their `Rules`, and 
 
 import io
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import isfinite, log, nan
 from pathlib import Path
@@ -251,6 +252,11 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
             raise InputError("the penalised objective r − λ'c needs a cost with every outcome, but got None.")
         return None
     m, numbers = problem.constraints, as_numbers(cost)
+    if not all(problem.bounded) and np.asarray(cost).dtype.kind == "b":
+        raise InputError(
+            f"cost must be {m} finite number(s), but is {cost!r}: yes or no is a cost for "
+            'cost_kind="bounded". Did you mean a measurement? float(cost) says that it is one.'
+        )
     if numbers is None or numbers.shape not in ((m,), ()) or numbers.size != m or not np.isfinite(numbers).all():
         raise InputError(
             f"cost must be {m} finite number(s), but is {cost!r}. "
@@ -307,7 +313,7 @@ class LeastSquaresAgent:
     config_type: ClassVar[type[LeastSquaresConfig]] = LeastSquaresConfig
     bounds: Bounded = "cost"
     mixes: ClassVar[bool] = False
-    buffers: ClassVar[tuple[str, ...]] = ("scratch", "lone", "last_question")
+    buffers: ClassVar[tuple[str, ...]] = ("scratch", "lone", "last_question", "time")
     """Attributes that the future does not depend on: they are overwritten before they are read, or only save time."""
 
     watch: Monitor | None = None
@@ -356,6 +362,12 @@ class LeastSquaresAgent:
         self.plan_version = -1
         self.planned_growth = np.full((3, stages), -np.inf)
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
+        self.time: float | None = None  # of the decision at hand, if that was said
+
+    def relabel(self, cost: Origin, value: Origin) -> None:
+        """What evidence says of both radii from now on: for those who scale the radii of an agent that they hold."""
+        self.origins = (cost, value)
+        self._shown = tuple(self._shown_of(j) for j in range(self.problem.constraints))
 
     def _shown_of(self, j: int) -> tuple[float, float, float, float, Proof, Origin]:
         """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
@@ -532,18 +544,46 @@ class LeastSquaresAgent:
         """The alarm of `watch` in words; while there is one, only a_0 is played (reason "tripped"). "" if none."""
         return "" if self.watch is None or self.watch.alarm is None else str(self.watch.alarm)
 
-    def act(self, step: int, state: State) -> Decision:
+    def act(self, step: int, state: State, *, time: float | None = None) -> Decision:
         """Line 9 of Algorithm 1, with the bound that justifies the action. It is to be played: its outcome is expected.
 
-        Costs of later outcomes take effect after it; `peek` only asks.
+        Costs of later outcomes take effect after it; `peek` only asks. `time`, in seconds from any beginning, is needed
+        where drift is per second.
         """
-        decision, known = self._answer(step, state)
+        with self.at(time):
+            decision, known = self._answer(step, state)
         self.note_decision(decision, known)
         return decision
 
-    def peek(self, step: int, state: State) -> Decision:
+    def peek(self, step: int, state: State, *, time: float | None = None) -> Decision:
         """What `act` would answer. Nothing is expected to come of it."""
-        return self._answer(step, state)[0]
+        with self.at(time):
+            return self._answer(step, state)[0]
+
+    @contextmanager
+    def at(self, time: float | None) -> Iterator[None]:
+        """What is decided within is decided at this time, and its bounds hold then."""
+        told = as_numbers(time) if time is not None else None
+        if time is not None and (told is None or told.shape != () or not isfinite(float(told))):
+            raise InputError(f"time must be a finite number of seconds, but is {time!r}.")
+        if self.blocks is not None and self.blocks.per_second and told is None:
+            raise InputError(
+                "drift is per second, so a decision needs its time in seconds: act(step, state, time=…). Any beginning "
+                "will do, if it stays the same."
+            )
+        self.time = None if told is None else float(told)
+        try:
+            self._age_blocks()
+            yield
+        finally:
+            self.time = None
+            self._age_blocks()
+
+    def _age_blocks(self) -> None:
+        """Let outcomes be as old as they are at the time of the decision at hand, or of the last one."""
+        if self.blocks is not None and self.blocks.per_second:
+            self.blocks.look_at(self.time)
+            self.blocks.age(self.costs)
 
     def peek_feature(self, step: int, state: State) -> Array:
         """φ (d,) of what `peek` would answer, on average: for those who ask in every state, as exact regret does.
@@ -551,18 +591,49 @@ class LeastSquaresAgent:
         A plan that knows every outcome has chosen a ray already; what bounded costs leave of it is found, and no record
         is made.
         """
-        slot, likelihoods = self.slots.get(self.problem.key_of(state)), self.likelihoods
+        slot = self.slots.get(self.problem.key_of(state))
         fresh = slot is not None and slot < self.current.planned[0] and self.plan_version == self.data_version
         if self.mixes:
             return self.propose(step, state, coin=0.0).mean_feature  # no draw is taken from the agent's stream
-        if slot is None or not fresh or likelihoods is None or self.tripped_by or not self.known[slot].actions.is_star:
+        if slot is None or not fresh or self.likelihoods is None or self.tripped_by:
             return self.peek(step, state).mean_feature
+        if not self.known[slot].actions.is_star:
+            return self.peek(step, state).mean_feature
+        return self._cut_ray(self.likelihoods, step, slot, self.likelihoods.played(self.stage_of(step)))
+
+    def peek_features(self, states: Sequence[State], first: State) -> Array:
+        """`peek_feature` of every step and state, (H, S, d), in an episode that begins in `first`: zero where it cannot
+        be."""
+        features = np.zeros((self.problem.horizon, len(states), self.problem.dimension))
+        slots = [self.slots.get(self.problem.key_of(state), -1) for state in states]
+        stars = all(0 <= slot < self.current.planned[0] and self.known[slot].actions.is_star for slot in slots)
+        fast = stars and self.plan_version == self.data_version and not (self.mixes or self.tripped_by)
+        for step in range(self.problem.horizon):
+            kept = self.likelihoods.played(self.stage_of(step)) if fast and self.likelihoods is not None else None
+            for at, (state, slot) in enumerate(zip(states, slots, strict=True)):
+                if step == 0 and state != first:
+                    continue
+                if kept is None or self.likelihoods is None:
+                    features[step, at] = self.peek_feature(step, state)
+                else:
+                    features[step, at] = self._cut_ray(self.likelihoods, step, slot, kept)
+        return features
+
+    def _cut_ray(self, likelihoods: Likelihoods, step: int, slot: int, kept: dict[Hashable, Array]) -> Array:
+        """φ (d,) of the ray that the plan has chosen, cut to what is proven of bounded costs; `kept` has answers."""
         known, plan, made = self.known[slot], self.lone[1], self.current
-        plan.row[0, 0], plan.length[0, 0] = made.row[step, slot], made.length[step, slot]
+        row = int(made.row[step, slot])
+        place = (step, slot, row, known.baseline_cost[step].tobytes())
+        if place in kept:
+            return kept[place]
+        plan.row[0, 0], plan.length[0, 0] = row, made.length[step, slot]
         plan.reason[0, 0], plan.bound[0, 0] = made.reason[step, slot], made.bound[step, slot]
         self._certify(likelihoods, plan, step, known)
         row, length = int(plan.row[0, 0]), float(plan.length[0, 0])
-        return feature_of(known.actions, known.actions.action(row, length))
+        feature = feature_of(known.actions, known.actions.action(row, length))
+        if len(likelihoods.bounded) == self.problem.constraints:  # else the plan's own length counts, too
+            kept[place] = feature
+        return feature
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         check_step(step, self.problem.horizon)
@@ -594,7 +665,8 @@ class LeastSquaresAgent:
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
         """Expect the outcome of a decision that was made in a state of which so much was known."""
-        self.expect(decision.id, int(decision.step), decision.feature, is_baseline=decision.is_baseline)
+        safe = decision.is_baseline
+        self.expect(decision.id, int(decision.step), decision.feature, decision.time, is_baseline=safe)
         self.last_question = (decision.id, known.actions.phi_0, known.baseline_cost[decision.step].copy())
         self.decisions += 1
 
@@ -602,7 +674,7 @@ class LeastSquaresAgent:
         self, id: Any, step: int, feature: Array, since: float | None = None, *, is_baseline: bool = False
     ) -> None:
         """A decision with this feature (d,) is played, made at the time `since` if that is known."""
-        at = 0 if self.blocks is None else self.blocks.tick()
+        at = 0.0 if self.blocks is None else self.blocks.tick(since)
         self.order.expect(id, step, np.array(feature), since, is_baseline, at)  # kernels want an array of their own
         self._show_blocks()
 
@@ -701,7 +773,7 @@ class LeastSquaresAgent:
         costs = [nan] * problem.constraints if self._costs_are_unknown else known.baseline_cost[step].tolist()
         exceedance, facts = problem.exceedance if problem.limit == "realised" else 0.0, self._facts(plan, at, stage)
         limits = zip(plan.bound[at, slot].tolist(), plan.radius[at].tolist(), costs, facts, self._shown, strict=True)
-        span = None if self.blocks is None else self.blocks.span(stage)
+        span = None if self.blocks is None else self.blocks.span(stage, self.time)
         return Decision(
             id=self.decisions,
             step=step,
@@ -719,7 +791,7 @@ class LeastSquaresAgent:
                     bounds=self.bounds,
                     facts=remembered,
                     misfit=misfit,
-                    drift=None if span is None else Drift(drift, *span),
+                    drift=None if span is None else Drift(drift, *span, problem.drift_per),
                     exceedance=exceedance,
                     lost=lost,
                     lost_as=problem.lost,
@@ -732,6 +804,7 @@ class LeastSquaresAgent:
             data_version=self.plan_version if planned else self.data_version,
             mixture=mixture,
             detail=self.tripped_by if reason == "tripped" else "",
+            time=self.time,
         )
 
     def _facts(self, plan: Plan, at: int, stage: int) -> list[int]:
@@ -781,7 +854,7 @@ class LeastSquaresAgent:
         check_step(t.step, self.problem.horizon)
         check_decision(t, self.order)
         reward, costs = checked_reward(t.reward), checked_costs(t.cost, self.problem, needed=self.rules.penalty != 0.0)
-        feature = checked_feature(t.feature, self.problem)
+        feature, at = checked_feature(t.feature, self.problem), self._time_of(t)
         key = None if self.watch is None else self.problem.key_of(t.state)
         stage = self.stage_of(t.step)
         next_slot = self._next_slot(t, stage, feature)
@@ -790,12 +863,25 @@ class LeastSquaresAgent:
         if costs is not None and self.rules.penalty != 0.0:
             numbers[1:] = costs
         observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
-        at = None if t.decision_id is None else self.order.expected(t.decision_id).at
         outcome = CostOutcome(t.step, feature, costs, reward, key, at=at)
         due = self._take_effect([outcome] if t.decision_id is None else self.order.settle(t.decision_id, outcome))
         if fact is not None:  # it holds whenever it comes
             self.remember(stage, *fact)
         return due
+
+    def _time_of(self, t: Transition) -> float | None:
+        """When an outcome was decided, where costs drift; None where it has no decision, and its number will do."""
+        if t.decision_id is not None:
+            return self.order.expected(t.decision_id).at
+        if self.blocks is None or not self.blocks.per_second:
+            return None
+        time = as_numbers(t.time) if t.time is not None else None
+        if time is None or time.shape != () or not isfinite(float(time)):
+            raise InputError(
+                f"drift is per second, so an outcome without a decision needs its time, but that is {t.time!r}: "
+                "Transition(…, time=…)."
+            )
+        return float(time)
 
     def lose(self, decision_id: Any) -> list[CostOutcome]:
         """The outcome of this decision will never come: it counts as `Problem.lost` says. Returns what takes effect."""
@@ -845,10 +931,10 @@ class LeastSquaresAgent:
         if self.likelihoods is None:
             return
         if outcome.cost is not None:
-            self.likelihoods.observe(stage, outcome.feature, outcome.cost)
+            if self.likelihoods.observe(stage, outcome.feature, outcome.cost):
+                self._steer()
         elif self.problem.lost == "worst-case":
             self.likelihoods.lose(stage, outcome.feature)
-        self._steer()
 
     def remember(self, stage: int, phi_0: Array, baseline_cost: Array) -> None:
         """Remember the safe cost (M,) of one state: γ* satisfies ⟨γ*, f⟩ = τ_s, up to the declared error."""

@@ -165,18 +165,20 @@ class CertifiedAgent:
             self.prepare(np.random.default_rng([self.seed, plans]))
             self._prepared = plans
 
-    def act(self, step: int, state: State) -> Decision:
+    def act(self, step: int, state: State, *, time: float | None = None) -> Decision:
         """What `choose` picks, with its evidence; a_0(s) where nothing else is certified or a watch has tripped.
 
         The core notes the decision, so that its outcome is counted exactly once, and in its turn.
         """
-        decision, known = self._answer(step, state)
+        with self.core.at(time):
+            decision, known = self._answer(step, state)
         self.core.note_decision(decision, known)
         return decision
 
-    def peek(self, step: int, state: State) -> Decision:
+    def peek(self, step: int, state: State, *, time: float | None = None) -> Decision:
         """What `act` would answer. Nothing is expected to come of it."""
-        return self._answer(step, state)[0]
+        with self.core.at(time):
+            return self._answer(step, state)[0]
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         if self.core.current.made[0] == 0:
@@ -184,7 +186,7 @@ class CertifiedAgent:
         self._draw()
         options = certified_set(self.core, step, state)
         if options.trouble == ENDED or self.core.tripped_by:
-            return self.core.peek(step, state), options.known
+            return self.core.peek(step, state, time=self.core.time), options.known
         last = len(options.lengths)
         if options.trouble != BEST:
             return self._decided(options, last, options.trouble), options.known

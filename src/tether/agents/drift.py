@@ -1,11 +1,14 @@
-"""Costs that drift: blocks of outcomes that begin at fixed decisions and leave: docs/theory.md section 13.
+"""Costs that drift: blocks of outcomes that begin at fixed times and leave: docs/theory.md section 13.
 
-γ* may move by ρ with each decision, so an outcome of age a is off by up to ρa‖φ‖, and old ones must leave. For each of
-a few windows W a block begins every W decisions and lives for 2W: two overlap at any time. Each is a regression of its
+γ* may move by ρ with each unit of time, so an outcome of age a is off by up to ρa‖φ‖, and old ones must leave. For each
+of a few windows W a block begins every W units and lives for 2W: two overlap at any time. Each is a regression of its
 own with its own part of δ, so that any of them may be used at any time, for any reason.
+
+Time is what decisions bring with them: a stamp in seconds; or, where ρ is per decision, their number, which moves the
+clock on by one each time.
 """
 
-from math import pi
+from math import inf, isfinite, pi
 from typing import Any
 
 import numpy as np
@@ -24,25 +27,32 @@ OUTWARD = 1.0 + 1e-6
 """What the drift adds to a radius is a root of plain sums of positive terms: this covers rounding of 10⁹ of them."""
 
 
+UNKNOWN = -inf
+"""The time of a decision that nobody knows: older than all blocks, so that its outcome belongs to none."""
+
+
 class Blocks:
     """The blocks of every stage, and which of them each stage decides from.
 
-    Block j of window W holds the outcomes of decisions jW, …, (j + 2)W − 1, and has the part 6/(π²(j + 1)²) of the δ of
-    its window, an equal share. Rows are (stage, window, j mod 2).
+    Block j of window W holds the outcomes of decisions made from jW on, and leaves at (j + 2)W; it has the part
+    6/(π²(j + 1)²) of the δ of its window, an equal share. Rows are (stage, window, j mod 2).
 
     Attributes:
         costs: the regressions, one a row; nothing is remembered in them.
         number: j of each row, -1 while there is none (rows,).
-        ages: Σ‖φ‖²aᵏ for k = 0, 1, 2 over the outcomes of each row, a in decisions up to `clock` (rows, 3).
+        ages: Σ‖φ‖²aᵏ for k = 0, 1, 2 over the outcomes of each row, with ages a up to the clock (rows, 3).
         used: the row that each stage decides from (G,).
-        clock: decisions so far, and the clock when `used` was last chosen (2,).
-        ahead: bounds hold for so many decisions beyond the next one, which others may be making at the same time.
+        clock: the latest time so far, that when `used` was last chosen, both since the first stamp; that stamp, and
+            whether there was one (4,).
+        lead: how far the decision at hand lies from the clock, before it or after it.
+        ahead: bounds hold for so much time beyond that decision, in which others may be made as well.
     """
 
-    ahead = 0
+    ahead = 0.0
 
     def __init__(self, problem: Problem, stages: int, ridge: float) -> None:
         self.windows, self.drift = problem.windows(stages), np.array(problem.drift)
+        self.per_second, self.lead = problem.drift_per == "second", 0.0
         self.stages, self.each = stages, 2 * len(self.windows)
         rows, sizes = stages * self.each, (problem.dimension, problem.constraints, ridge)
         self.costs, self._fresh = new_costs(rows, *sizes), new_costs(1, *sizes)
@@ -52,41 +62,68 @@ class Blocks:
         self.number: NDArray[np.int64] = np.full(rows, -1, dtype=np.int64)
         self.ages = np.zeros((rows, 3))
         self.used: NDArray[np.int64] = np.arange(stages, dtype=np.int64) * self.each
-        self.clock: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+        self.clock = np.zeros(4)
         self._changed = set(range(stages))  # stages whose sums are not those that were shown
         self._begin()
 
-    def tick(self) -> int:
-        """One decision more; returns its number. Blocks that are two windows old make room for new ones."""
-        now = int(self.clock[0])
-        self.clock[0] += 1
-        self.ages[:, 2] += 2.0 * self.ages[:, 1] + self.ages[:, 0]
-        self.ages[:, 1] += self.ages[:, 0]
-        self._begin()
-        return now
+    def tick(self, time: float | None = None) -> float:
+        """One decision more, with this stamp; returns its time. Blocks that are two windows old make room for new ones.
+
+        Stamps may come in any order: the clock stays with the latest.
+        """
+        if not self.per_second:
+            at = float(self.clock[0])
+            self._advance(at + 1.0)
+            return at
+        if time is None or not isfinite(time):
+            return UNKNOWN
+        self._stamp(time)
+        return float(time)
+
+    def _stamp(self, time: float) -> float:
+        """A stamp as time since the first one, which it is itself if there was none; the clock follows."""
+        if self.per_second and not self.clock[3]:
+            self.clock[2:] = time, 1.0
+        since = float(time - self.clock[2])
+        self._advance(since)
+        return since
+
+    def _advance(self, to: float) -> None:
+        """Let the clock go on, and all outcomes grow older."""
+        by = to - float(self.clock[0])
+        if by > 0.0:
+            self.clock[0] = to
+            self.ages[:, 2] += by * (2.0 * self.ages[:, 1] + by * self.ages[:, 0])
+            self.ages[:, 1] += by * self.ages[:, 0]
+            self._begin()
 
     def _begin(self) -> None:
-        """Start the block of each window whose turn it is, in the row of the one that leaves."""
-        now = int(self.clock[0])
+        """Start the blocks of each window that the clock has come to, in the rows of those that leave."""
+        now = float(self.clock[0])
         for w, window in enumerate(self.windows):
-            j = now // window
-            if now % window:
-                continue
-            for row in range(2 * w + j % 2, len(self.number), self.each):
-                copy_row(self._fresh, 0, self.costs, row, self._names)
-                self.costs.split[row] = len(self.windows) * pi**2 / 6.0 * (j + 1.0) ** 2
-                self.number[row], self.ages[row] = j, 0.0
-                if row in self.used:  # what was decided from has left: choose anew
-                    self.clock[1] = now - self.windows[0]
+            newest = int(now // window)
+            for j in range(max(newest - 1, 0), newest + 1):  # both, after a pause
+                if self.number[2 * w + j % 2] == j:
+                    continue
+                for row in range(2 * w + j % 2, len(self.number), self.each):
+                    copy_row(self._fresh, 0, self.costs, row, self._names)
+                    self.costs.split[row] = len(self.windows) * pi**2 / 6.0 * (j + 1.0) ** 2
+                    self.number[row], self.ages[row] = j, 0.0
+                    if row in self.used:  # what was decided from has left: choose anew
+                        self.clock[1] = now - self.windows[0]
 
-    def add(self, stage: int, at: int, outcome: tuple[Array, Array, Array], work: Array) -> None:
-        """One outcome of decision `at`, in its turn: (φ (d,), z (M,), what z may be off by (M,)). `work` is scratch.
+    def add(self, stage: int, at: float, outcome: tuple[Array, Array, Array], work: Array) -> None:
+        """One outcome of the decision of time `at`, in its turn: (φ (d,), z (M,), what z may be off by (M,)). `work` is
+        scratch.
 
         It belongs to the blocks that had begun when it was decided; one that is too old belongs to none.
         """
+        if at == UNKNOWN:
+            return
         feature, cost, off = outcome
         self._changed.add(stage)
-        age, weight = float(self.clock[0] - at), float(feature @ feature)
+        at = self._stamp(at)
+        age, weight = float(self.clock[0]) - at, float(feature @ feature)
         for row in self.rows(stage):
             if 0 <= self.number[row] * self._window[row] <= at:
                 observe_cost(self.costs, row, feature, cost, work)
@@ -97,16 +134,30 @@ class Blocks:
         """The rows of one stage."""
         return range(stage * self.each, (stage + 1) * self.each)
 
-    def span(self, stage: int) -> tuple[int, int, int]:
-        """(W, first decision, last decision that bounds hold for) of the block that a stage decides from."""
-        row = self.used[stage]
-        return int(self._window[row]), int(self.number[row] * self._window[row]), int(self.clock[0]) + self.ahead
+    def span(self, stage: int, time: float | None = None) -> tuple[float, float, float]:
+        """(W, when it began, until when bounds hold) of the block that a stage decides from, for a decision at this
+        time; by default that of the clock."""
+        row, (now, _, first, stamped) = self.used[stage], self.clock.tolist()
+        window, moment = float(self._window[row]), now + first
+        if self.per_second and time is not None:
+            moment, first = time, first if stamped else time
+        return window, first + float(self.number[row]) * window, moment + self.ahead
+
+    def look_at(self, time: float | None) -> None:
+        """Bounds are for a decision at this time from now on; None: at that of the clock. `age` then says so.
+
+        |t − t_i| <= |t − clock| + (clock − t_i), so that outcomes age by `lead` whichever way it goes.
+        """
+        self.lead = 0.0
+        if self.per_second and time is not None and self.clock[3]:
+            self.lead = abs(time - float(self.clock[2]) - float(self.clock[0]))
 
     def show(self, costs: Costs, rules: Rules) -> None:
         """Copy the block that each stage decides from, with what the drift may have done to it by now, into `costs`."""
         if self._changed:
             refresh_spectrum(self.costs)
             self.costs.owed.growth[:] = 0.0  # no tables follow the blocks themselves
+        self.lead = 0.0
         if (self.clock[0] - self.clock[1]) * LOOKS >= self.windows[0]:
             self.clock[1] = self.clock[0]
             self._changed = set(range(self.stages))
@@ -116,12 +167,16 @@ class Blocks:
             copy_row(self.costs, int(self.used[stage]), costs, stage, self._names)
             costs.owed.count[stage] = PENDING + 1  # the tables are another block's
         self._changed.clear()
+        self.age(costs)
+
+    def age(self, costs: Costs) -> None:
+        """What the drift may have done to the outcomes that are shown, by the decision at hand, into `costs`."""
         for stage, row in enumerate(self.used.tolist()):
             costs.bias[stage] = (np.sqrt(self.costs.bias[row]) + self._drifted(row)) ** 2
 
     def _drifted(self, row: int) -> Array:
-        """ρ√(Σ‖φ‖²a²), what the drift adds to a radius (M,), with ages a as they will be `ahead` decisions from now."""
-        more, (weight, age, square) = self.ahead, self.ages[row]
+        """ρ√(Σ‖φ‖²a²), what the drift adds to a radius (M,), with ages a as they will be when bounds cease to hold."""
+        more, (weight, age, square) = self.lead + self.ahead, self.ages[row]
         drifted: Array = self.drift * (np.sqrt(square + 2.0 * more * age + more * more * weight) * OUTWARD)
         return drifted
 

@@ -2,14 +2,17 @@
 
 A plan ranks actions by the ordinary regression, with a σ that the data suggest; nothing rests on that. What it would
 play is certified here (docs/theory.md section 14): at the end of the ray, then shortened by convexity; candidate by
-candidate in a finite set; or, for a mixture, scaled back toward a_0.
+candidate in a finite set; or, for a mixture, scaled back toward a_0. A plan of mixtures of single actions uses what is
+proven of each of them, so that it is certified as it stands.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from math import inf, log, sqrt
+from typing import Any
 
 import numpy as np
 
+from tether.agents.listed import NOTHING, Limits, Listed, Program, Proof
 from tether.kernels.likelihood import (
     NEWTON_STEPS,
     TRIVIAL,
@@ -24,6 +27,7 @@ from tether.kernels.likelihood import (
     upper_cost,
 )
 from tether.kernels.model import ALARM, NO_SLACK, ONLY_BASELINE, Plan
+from tether.kernels.ridge import ULP
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array
 
@@ -32,6 +36,9 @@ CONTRADICTION = -1e-9
 
 CHORDS = 2
 """How often a ray from a safe action of unknown cost is extended, each time to where a chord of the bound meets τ."""
+
+SMALL = 32
+"""Plans look for proofs by Newton's method in up to so many dimensions; above, the list of actions has to do."""
 
 CANDIDATES = 8
 """Actions of a finite set that are tried, best score first, before a_0 is played."""
@@ -54,6 +61,7 @@ class Likelihoods:
         bounded: numbers of the bounded constraints.
         trials: the sums that everything is a function of; saved with the agent.
         cost_error: how far safe costs may be off (M,); infinite where they are unknown.
+        listed: the actions that the problem lists, whose costs are known to lie in [0, 1].
     """
 
     def __init__(self, problem: Problem, stages: int, events: float, cost_error: Array) -> None:
@@ -64,6 +72,25 @@ class Likelihoods:
             stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm)
         )
         self.dual = new_dual(problem.dimension)
+        self.listed = Listed(problem.listed_features(), problem.feature_norm, self.trials.reach)
+        self._kept: dict[tuple[str, int], tuple[Hashable, dict[Hashable, Any]]] = {}
+
+    def _memory(self, kind: str, cell: int, version: Hashable) -> dict[Hashable, Any]:
+        """Answers of one kind that hold as long as this version does. They save time: all could be found again."""
+        kept = self._kept.get((kind, cell))
+        if kept is None or kept[0] != version:
+            kept = self._kept[kind, cell] = (version, {})
+        return kept[1]
+
+    def played(self, stage: int) -> dict[Hashable, Array]:
+        """Features that would be played where all costs are bounded, as long as nothing new is proven."""
+        cells = [self.cell(stage, j) for j in self.bounded]
+        used, facts = self.trials.used_total, self.trials.fact_count
+        return self._memory("played", stage, tuple((float(used[cell]), int(facts[cell])) for cell in cells))
+
+    def _answers(self, kind: str, cell: int) -> dict[Hashable, Any]:
+        """Answers that hold until bounds rest on newer outcomes, or on another fact."""
+        return self._memory(kind, cell, (float(self.trials.used_total[cell]), int(self.trials.fact_count[cell])))
 
     @property
     def fields(self) -> dict[str, Trials]:
@@ -74,10 +101,12 @@ class Likelihoods:
         """Where a stage and constraint are kept."""
         return stage * self.constraints + j
 
-    def observe(self, stage: int, feature: Array, costs: Array) -> None:
-        """Count one outcome (M,) of every bounded cost."""
+    def observe(self, stage: int, feature: Array, costs: Array) -> bool:
+        """Count one outcome (M,) of every bounded cost; whether bounds rest on new outcomes now."""
         for j in self.bounded:
             observe_trial(self.trials, self.cell(stage, j), feature, float(costs[j]), self.dual)
+        cell = self.cell(stage, self.bounded[0])  # all bounded costs of a stage have equally many
+        return bool(self.trials.used_total[cell] == self.trials.total[cell])
 
     def lose(self, stage: int, feature: Array) -> None:
         """Count an outcome that will never be known, at its worst."""
@@ -95,25 +124,36 @@ class Likelihoods:
         return guess
 
     def spread(self, j: int) -> float:
-        """σ that steers plans: that of a yes/no cost with the mean of all outcomes so far, begun at τ."""
+        """σ that steers plans: that of a yes/no cost with the mean of the outcomes in use, begun at τ."""
         cells = slice(j, None, self.constraints)
-        mean = (self.trials.accidents[cells].sum() + self.threshold[j]) / (self.trials.total[cells].sum() + 1.0)
+        accidents, total = self.trials.used_weight[cells, 0::2].sum(), self.trials.used_total[cells].sum()
+        mean = (accidents + self.threshold[j]) / (total + 1.0)
         return sqrt(min(max(mean * (1.0 - mean), 1e-12), 0.25))
 
-    def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[[Array], float]:
-        """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost: if unknown, it lies in [0, τ] (Assumption 2).
+    def _own_limits(self, j: int, cost: float) -> tuple[float, float]:
+        """Where the cost of the present state's a_0 lies: if unknown, in [0, τ] (Assumption 2)."""
+        error = float(self.cost_error[j])
+        return (0.0, self.threshold[j]) if error == inf else (cost - error, cost + error)
+
+    def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[..., float]:
+        """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost, and that listed actions (B, d) cost 0 to 1.
 
         One function at a time: the next call overwrites the rows that this one's function reads.
         """
-        cell, error, f = self.cell(stage, j), float(self.cost_error[j]), np.array(phi_0)  # kernels want writable arrays
-        load_rows(self.trials, cell, self.dual)
-        if error == inf:
-            load_fact(self.trials, self.dual, f, 0.5 * self.threshold[j], 0.5 * self.threshold[j])
+        cell, f, dual = self.cell(stage, j), np.array(phi_0), self.dual  # kernels want writable arrays
+        load_rows(self.trials, cell, dual)
+        low, high = self._own_limits(j, cost)
+        if self.cost_error[j] == 0.0:
+            load_fact(self.trials, dual, f, cost, 0.0)
         else:
-            load_fact(self.trials, self.dual, f, cost, error)
+            load_fact(self.trials, dual, f, 0.5 * (low + high), 0.5 * (high - low))
+        count = dual.count.copy()
 
-        def bound(x: Array) -> float:
-            proven = float(upper_cost(self.trials, cell, np.array(x), self.log_events, NEWTON_STEPS, self.dual))
+        def bound(x: Array, boxes: Array = NOTHING.boxes) -> float:
+            dual.count[:] = count
+            for box in boxes:
+                load_fact(self.trials, dual, np.array(box), 0.5, 0.5)
+            proven = float(upper_cost(self.trials, cell, np.array(x), self.log_events, NEWTON_STEPS, dual))
             if proven < CONTRADICTION:
                 raise Contradiction(
                     f"no cost vector in [0, 1] explains the data and the safe costs (bound {proven:.3g})"
@@ -122,25 +162,91 @@ class Likelihoods:
 
         return bound
 
+    def _listed_proof(self, stage: int, j: int, known: KnownState, cost: float, x: Array) -> Proof:
+        """What the list of actions, the facts and the state's own safe cost prove of a listed action x (d,)."""
+        if x not in self.listed:
+            return NOTHING
+        trials, cell, f = self.trials, self.cell(stage, j), known.actions.phi_0
+        count = int(trials.fact_count[cell])
+        programs, proofs = (self._memory(kind, cell, count) for kind in ("program", "proof"))
+        facts, own = trials.facts[cell, :count], self._own_limits(j, cost)
+        new = not any(f.tobytes() == fact.tobytes() for fact in facts)
+        place = (f.tobytes(), *own) if new else ()
+        if (place, x.tobytes()) not in proofs:
+            if place not in programs:
+                middle, error = trials.fact_cost[cell, :count], trials.fact_error[cell, :count]
+                limits = Limits(facts, middle - error, middle + error)
+                if new:
+                    limits = Limits(
+                        np.vstack([facts, f]), np.append(limits.low, own[0]), np.append(limits.high, own[1])
+                    )
+                programs[place] = Program(self.listed.limits(*limits))
+            proofs[place, x.tobytes()] = self.listed.proof(programs[place], x)
+        proof: Proof = proofs[place, x.tobytes()]
+        return proof
+
+    def row_bound(self, stage: int, j: int, known: KnownState, cost: float, row: int) -> float:
+        """An upper bound on the cost of one action of a finite set, by the list of actions alone if that is enough."""
+        end = known.actions.endpoints[row]
+        proof = self._listed_proof(stage, j, known, cost, end)
+        if proof.bound <= self.threshold[j]:
+            return proof.bound
+        return min(proof.bound, self.bounds(stage, j, known.actions.phi_0, cost)(end, proof.boxes))
+
+    def caps(self, stage: int, j: int, known: KnownState, cost: float) -> Array:
+        """Upper bounds on the costs of every action of a finite set (N,); infinite where nothing explains the data."""
+        actions, kept = known.actions, self._answers("caps", self.cell(stage, j))
+        place = (actions.phi_0.tobytes(), actions.endpoints.tobytes(), cost)
+        if place not in kept:
+            caps = np.full(len(actions.endpoints), TRIVIAL)
+            try:
+                for row, end in enumerate(actions.endpoints):
+                    if row == actions.baseline:
+                        caps[row] = min(self._own_limits(j, cost)[1], TRIVIAL)
+                    elif len(end) <= SMALL:
+                        caps[row] = self.row_bound(stage, j, known, cost, row)
+                    else:
+                        caps[row] = self._listed_proof(stage, j, known, cost, end).bound
+            except Contradiction:
+                caps[:] = inf
+            kept[place] = caps
+        found: Array = kept[place]
+        return found
+
     def safe_bound(self, stage: int, j: int, phi_0: Array, cost: float) -> float:
         """An upper bound on the cost of a_0: declared, proven, or (since a_0 is declared safe) τ.
 
         Raises Contradiction where the data rule out what was declared.
         """
-        error = float(self.cost_error[j])
-        proven = self.bounds(stage, j, phi_0, cost)(phi_0)
+        error, kept = float(self.cost_error[j]), self._answers("safe", self.cell(stage, j))
+        place = (phi_0.tobytes(), cost)
+        if place not in kept:
+            kept[place] = self.bounds(stage, j, phi_0, cost)(phi_0)
+        proven: float = kept[place]
         return cost if error == 0.0 else min(cost + error if error < inf else self.threshold[j], proven)
 
-    def ray(self, stage: int, j: int, known: KnownState, cost: float, end: Array) -> tuple[float, float, float]:
+    def ray(
+        self, stage: int, j: int, known: KnownState, cost: float, end: Array, cap: float = TRIVIAL
+    ) -> tuple[float, float, float]:
         """How far the ray from f to `end` is certified, and the bounds at its start and there: (α, bound(f), bound(α)).
 
         The bound is convex along the ray, so that between two points of it the chord is a bound: with a known safe cost
-        it is affine, and one evaluation is enough.
+        it is affine, and one evaluation is enough. `cap` is a bound at the end that is known already.
         """
+        kept = self._answers("ray", self.cell(stage, j))
+        place = (known.actions.phi_0.tobytes(), end.tobytes(), cost, cap)
+        if place not in kept:
+            kept[place] = self._ray(stage, j, known, cost, end, cap)
+        found: tuple[float, float, float] = kept[place]
+        return found
+
+    def _ray(
+        self, stage: int, j: int, known: KnownState, cost: float, end: Array, cap: float
+    ) -> tuple[float, float, float]:
         phi_0, tau, exact = known.actions.phi_0, self.threshold[j], self.cost_error[j] == 0.0
         start = cost if exact else self.safe_bound(stage, j, phi_0, cost)
         bound = self.bounds(stage, j, phi_0, cost)
-        low, low_bound, high, high_bound = 0.0, start, 1.0, bound(end)
+        low, low_bound, high, high_bound = 0.0, start, 1.0, min(bound(end), cap)
         if exact and high_bound >= TRIVIAL:
             bound(phi_0)  # a contradiction shows in every bound but the trivial one
         if high_bound <= tau:
@@ -211,9 +317,8 @@ class Likelihoods:
     ) -> None:
         """The first of the ranked rows of a finite set, each with its other bounds (M,), that is proven; else a_0."""
         for row, bounds in ranked[:CANDIDATES]:
-            end = known.actions.endpoints[row]
             for j in self.bounded:
-                bounds[j] = self.bounds(stage, j, known.actions.phi_0, float(costs[j]))(end)
+                bounds[j] = self.row_bound(stage, j, known, float(costs[j]), row)
             if (bounds <= self.threshold).all():
                 plan.row[0, 0], plan.length[0, 0], plan.bound[0, 0] = row, 1.0, bounds
                 return
@@ -232,7 +337,8 @@ class Likelihoods:
             return
         end = actions.phi_0 + (theta / played) @ (actions.endpoints - actions.phi_0)
         eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * np.array(self.threshold)).any())
-        proven = {j: self.ray(stage, j, known, float(costs[j]), end) for j in self.bounded}
+        caps = {j: TRIVIAL if actions.is_star else self._mixed_cap(stage, j, known, costs, theta) for j in self.bounded}
+        proven = {j: self.ray(stage, j, known, float(costs[j]), end, cap) for j, cap in caps.items()}
         share = min(reach for reach, _, _ in proven.values())
         share = share if eager and len(proven) == self.constraints else min(share, played)
         bounds = np.empty(self.constraints)
@@ -247,3 +353,11 @@ class Likelihoods:
             plan.bound[0, 0] = bounds
         else:
             self.give_up(plan, stage, known, costs, ONLY_BASELINE)
+
+    def _mixed_cap(self, stage: int, j: int, known: KnownState, costs: Array, theta: Array) -> float:
+        """A bound on the expected cost of actions with probabilities ∝ θ (N,), from those of single actions: 1 at most.
+
+        Costs are at least 0, so rounding adds no more than a part of the sum.
+        """
+        caps = self.caps(stage, j, known, float(costs[j]))
+        return min(TRIVIAL, float(theta @ caps) / float(theta.sum()) * (1.0 + 8.0 * len(theta) * ULP))

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ class CostOutcome:
     """What one decision says of costs: φ (d,) of what was applied, and z (M,), None if it was lost.
 
     `reward`, `key` (the state's, None where none are run) and `is_baseline` (a_0 was played) are for the tests of the
-    assumptions. `at` is the number of its decision, None where it has none.
+    assumptions. `at` is the time of its decision where costs drift (its number, or a stamp), None where it has none.
     """
 
     step: int
@@ -31,19 +32,19 @@ class CostOutcome:
     reward: float = 0.0
     key: StateKey | None = None
     is_baseline: bool = False
-    at: int | None = None
+    at: float | None = None
 
 
 @dataclass(slots=True)
 class Expected:
-    """A decision whose turn has not come: step, φ (d,), when it was made (if known), whether it is a_0, its number
-    (where costs drift), and its outcome, if it is here."""
+    """A decision whose turn has not come: step, φ (d,), when it was made (if known), whether it is a_0, its time where
+    costs drift (its number, or a stamp; -inf if unknown), and its outcome, if it is here."""
 
     step: int
     feature: Array
     since: float | None
     is_baseline: bool
-    at: int = 0
+    at: float = 0.0
     outcome: CostOutcome | None = None
 
 
@@ -71,7 +72,7 @@ class OutcomeOrder:
         feature: Array,
         since: float | None = None,
         is_baseline: bool = False,
-        at: int = 0,
+        at: float = 0.0,
     ) -> None:
         """A decision was made, after all those of its stage that were made before."""
         self._queues[self._stage_of(step)][id] = Expected(step, feature, since, is_baseline, at)
@@ -160,7 +161,7 @@ class OutcomeOrder:
                 "feature": each.feature.tolist(),
                 "since": each.since,
                 "is_baseline": each.is_baseline,
-                "at": each.at,
+                "at": each.at if isfinite(each.at) else None,
                 "outcome": saved(each.outcome),
             }
             for id, each in self._each()
@@ -177,7 +178,8 @@ class OutcomeOrder:
             return array
 
         for entry in entries:
-            step, at, outcome = int(entry["step"]), int(entry["at"]), entry["outcome"]
+            step, outcome = int(entry["step"]), entry["outcome"]
+            at = -inf if entry["at"] is None else float(entry["at"])
             safe = bool(entry["is_baseline"])
             self.expect(entry["id"], step, numbers(entry["feature"], dimension), entry["since"], safe, at)
             if outcome is not None:

@@ -137,6 +137,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "baseline_cost_error": list(problem.baseline_cost_error),
         "misfit": list(problem.misfit),
         "drift": list(problem.drift),
+        "drift_per": problem.drift_per,
         "reward_noise": float(problem.reward_noise),
         "limit": problem.limit,
         "exceedance": float(problem.exceedance),

@@ -76,14 +76,16 @@ class Misfit:
     cells: int
 
 
-def misfit_bound(feature: Array, cost: Array, sigma: float, level: float) -> Misfit | None:
+def misfit_bound(feature: Array, cost: Array, sigma: float, level: float, moved: Array | None = None) -> Misfit | None:
     """How far the expected costs (n,) of the most visited features (n, d) are from the best linear model of them.
 
     For every γ, |c_k − ⟨γ, x_k⟩| lies within r_k of |mean_k − ⟨γ, x_k⟩|: so the least over γ of the largest of
-    |mean_k − ⟨γ, x_k⟩| ± r_k brackets ε. Nothing is assumed but σ. None where features do not repeat.
+    |mean_k − ⟨γ, x_k⟩| ± r_k brackets ε. Nothing is assumed but σ. None where features do not repeat. By `moved` (n,) a
+    declared drift may have shifted each cost: the mean of a cell by no more than its mean.
     """
-    cells = Cells.of(feature, cost[:, None])
-    radius = cells.radius(sigma, level)
+    told = cost if moved is None else moved
+    cells, shifts = Cells.of(feature, cost[:, None]), Cells.of(feature, told[:, None])
+    radius = cells.radius(sigma, level) + (0.0 if moved is None else shifts.mean[:, 0])
     order = np.argsort(-cells.count)[:MOST_CELLS]
     reached = np.searchsorted(np.cumsum(cells.count[order]), COVERED * len(feature)) + 1
     if reached > len(order) or cells.count[order[:reached]].min() < 2.0:
@@ -126,20 +128,25 @@ def fit_radius(gram: Array, level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """‖v‖ of γ_t = γ_0 + tv lies in [low, high] with the stated confidence, per row of the log."""
+    """With the stated confidence ρ >= low, however γ moves; and ‖v‖ <= high if γ_t = γ_0 + tv. Per unit of time."""
 
     low: float
     high: float
 
 
-def drift_bound(feature: Array, cost: Array, time: Array, sigma: float, level: float) -> Drift | None:
+def drift_bound(
+    feature: Array, cost: Array, time: Array, sigma: float, level: float, misfit: float = 0.0
+) -> Drift | None:
     """How fast γ moves along a straight line in time, in the directions that the log has explored; (n, d), (n,), (n,).
 
     Least squares on ψ = (x, tx), with t scaled to [0, 1] over the log. None where ψ does not vary in all directions.
+    Costs that are off by up to `misfit` move the estimate by up to ε√n in the norm of V (docs/theory.md section 12).
+    The length of the estimate is a sum Σ w_i z_i with Σ w_i x_i = 0. So a γ that moves by up to ρ, along whatever path,
+    moves it by Σ w_i ⟨γ_i, x_i⟩ = ∫ ⟨γ'(s), Σ_{t_i > s} w_i x_i⟩ ds, at most ρ times the integral of the norms.
     """
     values, axes = np.linalg.eigh(feature.T @ feature)
     seen = axes[:, values > 1e-9 * max(float(values[-1]), 1e-300)]  # what no feature ever had cannot be told
-    x, span = feature @ seen, max(float(np.ptp(time)), 1.0)
+    x, span = feature @ seen, float(np.ptp(time)) or 1.0
     psi = np.hstack([x, ((time - time.min()) / span)[:, None] * x])
     gram = psi.T @ psi
     least = float(np.linalg.eigvalsh(gram)[0])
@@ -148,9 +155,13 @@ def drift_bound(feature: Array, cost: Array, time: Array, sigma: float, level: f
     inverse = np.linalg.inv(gram)
     moved = (inverse @ (psi.T @ cost))[x.shape[1] :]
     largest = float(np.linalg.eigvalsh(inverse[x.shape[1] :, x.shape[1] :])[-1])
-    error = sigma * fit_radius(gram, level) * sqrt(largest)
+    error = (sigma * fit_radius(gram, level) + misfit * sqrt(len(psi))) * sqrt(largest)
     size = float(np.linalg.norm(moved))
-    return Drift(max(size - error, 0.0) / span, (size + error) / span)
+    order = np.argsort(time, kind="stable")
+    weighed = (psi @ (inverse[:, x.shape[1] :] @ moved) / max(size, 1e-300))[order, None] * x[order]  # w_i x_i
+    before = np.linalg.norm(np.cumsum(weighed, axis=0)[:-1], axis=1)  # as long as the sum over those after each row
+    reach = max(float(before @ np.diff(time[order])), span)
+    return Drift(max(size - error, 0.0) / reach, (size + error) / span)
 
 
 # What the checker reports.
@@ -171,12 +182,23 @@ def estimates(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fi
     ]
 
 
+def _times(problem: Problem, log: Log) -> Array | None:
+    """When each row was decided, in the unit of the drift (n,); None where that is a second, and nobody logged it."""
+    return np.arange(len(log.step), dtype=np.float64) if problem.drift_per == "decision" else log.time
+
+
 def _misfit(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
-    """The largest bracket of ε over steps and constraints."""
-    worst, cells = Misfit(0.0, 0.0, 0.0, 0), 0
+    """The largest bracket of ε over steps and constraints, compared with what was declared."""
+    worst, cells, time = Misfit(0.0, 0.0, 0.0, 0), 0, _times(problem, log)
+    if time is None and any(problem.drift):
+        return unknown(MISFIT, "drift is per second, and the log has no times", "log a column `time`")
     for rows in parts:
         for j, sigma in enumerate(problem.noise):
-            found = misfit_bound(log.feature[rows], log.cost[rows, j], sigma, share)
+            x, moved = log.feature[rows], None
+            if problem.drift[j] and time is not None:
+                away = np.abs(time[rows] - (time[rows].min() + time[rows].max()) / 2.0)
+                moved = problem.drift[j] * away * np.linalg.norm(x, axis=1)
+            found = misfit_bound(x, log.cost[rows, j], sigma, share, moved)
             if found is None:
                 why = (
                     f"too few features repeat to cover {COVERED:.0%} of the outcomes, and σ hides what single ones say"
@@ -185,6 +207,7 @@ def _misfit(problem: Problem, log: Log, parts: list[Rows], share: float, level: 
             declared, cells = problem.misfit[j], cells + found.cells
             if found.low > declared:
                 text = f"ε >= {found.low:.3g} with confidence {1.0 - level:g}, over {found.cells} features that repeat"
+                text += f", but misfit={declared:g} was declared"
                 return judged(MISFIT, False, text, f"declare misfit={found.high:.2g} or more, or add features")
             worst = max(worst, found, key=lambda one: one.high)
     text = (
@@ -195,19 +218,32 @@ def _misfit(problem: Problem, log: Log, parts: list[Rows], share: float, level: 
 
 
 def _drift(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
-    """The largest bracket of ρ over steps and constraints."""
-    time, worst = np.arange(len(log.step), dtype=np.float64), Drift(0.0, 0.0)
+    """The largest bracket of ρ over steps and constraints, compared with what was declared."""
+    time, worst = _times(problem, log), Drift(0.0, 0.0)
+    unit = "row" if problem.drift_per == "decision" else "second"
+    given = "if costs are linear" + (" up to the declared misfit" if any(problem.misfit) else "")
+    if time is None:
+        return unknown(DRIFT, "drift is per second, and the log has no times", "log a column `time`")
     for rows in parts:
         for j, sigma in enumerate(problem.noise):
-            found = drift_bound(log.feature[rows], log.cost[rows, j], time[rows], sigma, share)
+            costs = log.cost[rows, j]
+            found = drift_bound(log.feature[rows], costs, time[rows], sigma, share, problem.misfit[j])
             if found is None:
                 why = "too few outcomes, or features that change together with time"
                 return unknown(DRIFT, why, "log more outcomes of the same actions, early and late")
+            if found.low > problem.drift[j]:
+                text = (
+                    f"ρ >= {found.low:.2g} per {unit} with confidence {1.0 - level:g}, {given} and σ is right; but "
+                    f"drift={problem.drift[j]:g} was declared"
+                )
+                way_out = "or make what changes a feature, or start anew without the old rows"
+                return judged(DRIFT, False, text, f"declare drift={found.high:.2g} or more, {way_out}")
             worst = Drift(max(worst.low, found.low), max(worst.high, found.high))
     at_least = f" and at least {worst.low:.2g}" if worst.low > 0.0 else ""
     text = (
-        f"ρ <= {worst.high:.2g}{at_least} per row, with confidence {1.0 - level:g}, if costs are linear, σ is right "
-        "and γ moves along a straight line in time; what came and went is not seen, nor directions that were not played"
+        f"ρ <= {worst.high:.2g}{at_least} per {unit}, with confidence {1.0 - level:g}, {given}, σ is right and (for "
+        f"the upper end) γ moves along a straight line in time; declared {_text(problem.drift)}. What came and went is "
+        "not seen, nor directions that were not played"
     )
     return judged(DRIFT, True, text)
 

@@ -31,8 +31,8 @@ JOINED = ("phi", "cost", "state", "action")
 class Log:
     """n outcomes in the order in which they happened.
 
-    feature (n, d); cost (n, M), NaN where it was not measured; reward (n,), NaN where unknown; step (n,); `states` are
-    None where the log does not say.
+    feature (n, d); cost (n, M), NaN where it was not measured; reward (n,), NaN where unknown; step (n,); `states` and
+    `time`, when each was decided in seconds (n,), are None where the log does not say.
     """
 
     feature: Array
@@ -40,6 +40,7 @@ class Log:
     reward: Array
     step: NDArray[np.int64]
     states: tuple[State, ...] | None = None
+    time: Array | None = None
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -119,6 +120,7 @@ def _read_export(folder: Path) -> dict[str, Any]:
     unseen = [None] * len(made["threshold"][0]) if made["threshold"] else []
     return {
         **{name: [made[name][at] for at, _ in pairs] for name in ("step", "state")},
+        **({"time": [made["decided_at"][at] for at, _ in pairs]} if "decided_at" in made else {}),
         "phi": [made["feature"][at] if row is None else seen["feature"][row] for at, row in pairs],
         "cost": [unseen if row is None else seen["cost"][row] or unseen for _, row in pairs],
         "reward": [None if row is None else seen["reward"][row] for _, row in pairs],
@@ -196,8 +198,9 @@ def _from_columns(
     step = numbers_in("step", columns["step"]) if "step" in columns else np.zeros(len(phi))
     if not (np.isfinite(step).all() and (step % 1.0 == 0.0).all()):
         raise InputError("the steps of a log must be whole numbers.")
+    time = numbers_in("time", columns["time"]) if "time" in columns else None
     cost = cost[:, None] if cost.ndim == 1 else cost
-    return _checked(problem, Log(phi, cost, reward, step.astype(np.int64), states))
+    return _checked(problem, Log(phi, cost, reward, step.astype(np.int64), states, time))
 
 
 def _are_states(problem: Problem, states: tuple[State, ...]) -> bool:
@@ -241,6 +244,8 @@ def _from_transitions(problem: Problem, transitions: list[Transition]) -> Log:
         "reward": [t.reward for t in transitions],
         "step": [t.step for t in transitions],
     }
+    if all(t.time is not None for t in transitions):
+        columns["time"] = [t.time for t in transitions]
     return replace(_from_columns(problem, columns, None), states=tuple(t.state for t in transitions))
 
 
@@ -260,4 +265,6 @@ def _checked(problem: Problem, log: Log) -> Log:
             f"the steps of a log lie in 0..{problem.horizon - 1} (H = {problem.horizon}), but go from {log.step.min()} "
             f"to {log.step.max()}."
         )
+    if log.time is not None and (log.time.shape != (count,) or not np.isfinite(log.time).all()):
+        return replace(log, time=None)  # in part is as good as not at all: it is needed for every row, or for none
     return log

@@ -524,13 +524,14 @@ class Monitor:
         reward: float = 0.0,
         state: StateKey | None = None,
         is_baseline: bool = False,
-        at: int | None = None,
+        at: float | None = None,
     ) -> None:
         """Take one outcome into account: feature (d,), cost (M,), or None if it was lost (was that by chance?).
 
         `state`, a hashable key, lets the tests see costs that depend on the state beyond its features. `is_baseline`
-        says that a_0 was played, whose own cost is then tested against τ. `at` is the number of its decision, for costs
-        that drift; without it, every decision is said to have an outcome here.
+        says that a_0 was played, whose own cost is then tested against τ. `at` is the number of its decision, or its
+        time in seconds, for costs that drift; without it, every decision is said to have an outcome here, or, where
+        drift is per second, only a_0's own cost is tested.
         """
         if cost is None:
             sums = self._sums[0 if self.pooled else int(step)]
@@ -546,6 +547,12 @@ class Monitor:
         sums = self._sums[0 if self.pooled else int(step)]
         if is_baseline:
             self._look_at_safe_action(z, state)
+        if at is None:
+            at = float(sums.count * len(self._sums))
+            if self._drift.any() and self.problem.drift_per == "second":
+                return
+        if not isfinite(at):
+            return
         if self.reward_noise is not None:
             z = np.append(z, reward)
         x = x / self.problem.feature_norm
@@ -555,7 +562,7 @@ class Monitor:
                 x,
                 self._extras.of(x, sums.fitted, state),
                 z / self._noise,
-                float(sums.count * len(self._sums) if at is None else at),
+                at,
             )
             if sums.is_due:
                 self._look(sums)
@@ -720,4 +727,4 @@ class Monitor:
         numbers = {"horizon": int(p.horizon), "dimension": int(p.dimension), "feature_norm": float(p.feature_norm)}
         lists = {"threshold": p.threshold, "noise": p.noise, "gamma_norm": p.gamma_norm, "misfit": p.misfit}
         lists["drift"] = p.drift
-        return numbers | {name: list(values) for name, values in lists.items()}
+        return numbers | {name: list(values) for name, values in lists.items()} | {"drift_per": p.drift_per}

@@ -73,7 +73,8 @@ def check_problem(
     seen = survey(problem, states, rng or np.random.default_rng(0))
     findings = from_problem(problem, seen, randomised) + pooled_costs(problem, seen, pooled)
     findings += without_log() if logged is None else from_log(problem, logged, level, pooled)
-    return Report((*findings, *UNKNOWABLE, *from_safe_play(problem, seen, int(steps), randomised)))
+    pace = pace_of(problem, logged)
+    return Report((*findings, *UNKNOWABLE, *from_safe_play(problem, seen, int(steps), randomised, pace)))
 
 
 # The states that are looked at: their action sets and declared safe costs, gathered without refusing any.
@@ -259,9 +260,9 @@ def drifts(problem: Problem, seen: Survey) -> list[Finding]:
     windows, rho = problem.windows(problem.horizon), np.asarray(problem.drift)
     name, moved = "A1: the drift ρ leaves room under τ", windows[0] * problem.feature_norm * rho  # (M,)
     evidence = (
-        f"γ* may move by ρ = {_numbers(rho)} per decision: your word, no log shows how fast costs will drift. Bounds "
-        f"rest on the last {windows[0]} to {2 * windows[-1]} decisions; within {windows[0]} a cost may move by "
-        f"{_numbers(moved)}"
+        f"γ* may move by ρ = {_numbers(rho)} per {problem.drift_per}: your word, no log shows how fast costs will "
+        f"drift. Bounds rest on the last {windows[0]:g} to {2.0 * windows[-1]:g} {problem.drift_per}s; within "
+        f"{windows[0]:g} a cost may move by {_numbers(moved)}"
     )
     if problem.baseline_cost is None or not np.isfinite(seen.costs).all():
         return [unknown(name, evidence)]
@@ -395,12 +396,18 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
             *without_log(),
         ]
     in_unit = not np.isnan(log.reward).any() and log.reward.min() >= 0.0 and log.reward.max() <= 1.0
+    if needs_time(problem) and log.time is None:
+        why, way_out = "drift is per second, and the log does not say when its rows were decided", "log a column `time`"
+        timeless = [unknown(name, why, way_out) for name, _, _ in TESTS.values()]
+        limit = norms(problem, log.feature, "A4: logged ‖φ‖ within its limit", "the log")
+        return [*timeless, limit, *estimates(problem, log, level, pooled)]
     monitor = Monitor(problem, level=level, pooled=pooled, reward_noise=0.5 if in_unit else None)
     safe = safe_plays(problem, log)
     for row, measured in enumerate(usable):
         key = None if log.states is None else problem.key_of(log.states[row])
         reward, cost = float(log.reward[row]) if in_unit else 0.0, log.cost[row] if measured else None
-        monitor.observe(int(log.step[row]), log.feature[row], cost, reward, key, row in safe)
+        at = float(log.time[row]) if needs_time(problem) and log.time is not None else float(row)
+        monitor.observe(int(log.step[row]), log.feature[row], cost, reward, key, row in safe, at)
     monitor.look()
     found = [_tested(test, monitor, log) for test in TESTS if test != "safe"] + [_safe_action(monitor, log, safe)]
     if len(safe) == usable.sum():  # what was never played was not looked at
@@ -414,6 +421,21 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
         _conditioning(problem, log, pooled),
         *estimates(problem, log, level, pooled),
     ]
+
+
+def needs_time(problem: Problem) -> bool:
+    """Whether ages are measured by time stamps."""
+    return any(problem.drift) and problem.drift_per == "second"
+
+
+def pace_of(problem: Problem, log: Log | None) -> float | None:
+    """Seconds between two decisions, on average; None if nobody knows. A decision has the length 1 where drift is per
+    decision."""
+    if not needs_time(problem):
+        return 1.0
+    if log is None or log.time is None or len(log.time) < 2:
+        return None
+    return float(np.ptp(log.time)) / (len(log.time) - 1) or None
 
 
 def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
@@ -576,11 +598,12 @@ class Reach(NamedTuple):
 class SafePlay:
     """a_0 played over the states in turn, without noise, and what the default learner would certify then.
 
-    `randomised`: mixtures of a_0 and an action count as rays (Eq. 14). `rows` are the candidates besides a_0.
+    `randomised`: mixtures of a_0 and an action count as rays (Eq. 14). `rows` are the candidates besides a_0. `pace` is
+    how much time a decision takes, in units of the drift.
     """
 
-    def __init__(self, problem: Problem, seen: Survey, randomised: bool = False) -> None:
-        self.problem, self.seen = problem, seen
+    def __init__(self, problem: Problem, seen: Survey, randomised: bool = False, pace: float = 1.0) -> None:
+        self.problem, self.seen, self.pace = problem, seen, pace
         self.ridge = default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension)
         self.gram = seen.phi_0.T @ seen.phi_0 / len(seen.phi_0)  # mean φ_0φ_0ᵀ
         self.moment = np.einsum("shm,sd->hmd", seen.costs, seen.phi_0) / len(seen.phi_0)
@@ -629,7 +652,11 @@ class SafePlay:
         )
         costs = new_costs(horizon, dimension, constraints, self.ridge)
         costs.grid[:] *= float(np.trace(self.gram)) or 1.0  # ‖φ‖² of a safe action, on average
-        last = min(steps, windows[1]) if windows else steps  # decisions that bounds rest on: section 13
+        last = float(steps)  # decisions that bounds rest on: section 13
+        if windows:
+            wanted = windows[2 if problem.drift_per == "second" else 1] * np.cbrt(self.pace)
+            window = min(windows, key=lambda each: abs(float(np.log(each / wanted))))
+            last = min(last, window / self.pace)
         count = last / horizon  # observations of each step h
         costs.gram[:] += count * self.gram
         costs.moment[:] = count * self.moment
@@ -638,9 +665,9 @@ class SafePlay:
         costs.updates[:] = int(count)
         costs.bias[:] = count * rules.misfit**2
         if windows:
-            age = last * np.sqrt(count / 3.0 * float(np.trace(self.gram)))  # √(Σa²‖φ‖²)
+            age = last * self.pace * np.sqrt(count / 3.0 * float(np.trace(self.gram)))  # √(Σa²‖φ‖²)
             costs.bias[:] = (np.sqrt(costs.bias) + age * np.array(problem.drift)) ** 2
-            costs.split[:] = len(windows) * np.pi**2 / 6.0 * (steps // windows[1] + 1.0) ** 2
+            costs.split[:] = len(windows) * np.pi**2 / 6.0 * (steps * self.pace // window + 1.0) ** 2
         refresh_spectrum(costs)
         work, phi_0 = np.zeros((3, dimension)), seen.phi_0
         for step in range(horizon):
@@ -708,13 +735,18 @@ class SafePlay:
         return best[0], best[1]
 
 
-def from_safe_play(problem: Problem, seen: Survey, steps: int, randomised: bool) -> list[Finding]:
+def from_safe_play(
+    problem: Problem, seen: Survey, steps: int, randomised: bool, pace: float | None = 1.0
+) -> list[Finding]:
     """The findings about the radius and about how soon something new is certified."""
     names = ("radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new")
     if not seen.sets or problem.baseline_cost is None or not np.isfinite(seen.costs).all():
         why = "it needs states, and what their safe actions cost"
         return [unknown(name, why, "declare states and baseline_cost") for name in names]
-    play = SafePlay(problem, seen, randomised)
+    if pace is None:
+        why = "drift is per second, and nobody said how many seconds lie between two decisions"
+        return [unknown(name, why, "pass a log with a column `time`") for name in names]
+    play = SafePlay(problem, seen, randomised, pace)
     if not any(map(len, play.rows)):
         return [judged(name, False, "a_0 is the only action", "declare other actions") for name in names]
     first, later = play.reach_after(0), play.reach_after(steps)

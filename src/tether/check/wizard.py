@@ -51,7 +51,8 @@ QUESTIONS = (
         Answer("yes or no (an accident, a fall), or any number in [0, 1]", ('cost_kind="bounded"',),
                "more computing: certificates are likelihood ratios, which need no σ and no bound on the norm",
                "`noise=0.5` holds for all such costs, too; it is wasteful where accidents are rare",
-               row='yes/no costs, `cost_kind="bounded"`', refuses=("misfit=0.01", 'limit="realised"', "drift=1e-4")),
+               row='yes/no costs, `cost_kind="bounded"`',
+               refuses=("misfit=0.01", 'limit="realised"', "drift=1e-4", "drift=1e-6")),
     )),
     Question("Does every decision get its cost reading?", (
         Answer("yes, in time"),
@@ -92,10 +93,15 @@ QUESTIONS = (
     )),
     Question("Does the same action cost more or less as time passes?", (
         Answer("no"),
-        Answer("yes, no faster than a rate that I can name", ("drift=1e-4",),
+        Answer("yes, from one decision to the next by no more than I can name", ("drift=1e-4",),
                "old readings leave, so bounds stay wider than they would get, and no safe cost is remembered",
                "what changes as a feature (season, age, load), so that costs no longer drift",
                row="`drift=1e-4`"),
+        Answer("yes, in a second by no more than I can name, whether I decide or not",
+               ("drift=1e-6", 'drift_per="second"'),
+               "the same; every decision needs its time, `act(step, state, time=seconds)`, and pauses cost trust",
+               "what changes as a feature (season, age, load), so that costs no longer drift",
+               row='`drift=1e-6`, `drift_per="second"`, a decision every 100 s'),
         Answer("yes, in jumps or at an unknown rate", (),
                "the guarantee: no option covers it. A `Monitor` raises the alarm, but only after it has begun",
                "what changes as a feature (season, age, load); or, when it has changed, a new agent and a new log "
@@ -121,6 +127,7 @@ MEASURED = """\
 | `misfit=0.01` | 7.10 / 0.70 | 8.14 / 0.69 | 8.55 / 0.68 |
 | `misfit=0.03` | 15.89 / 0.58 | 16.57 / 0.57 | 15.95 / 0.59 |
 | `drift=1e-4` | 12.31 / 0.62 | 13.13 / 0.62 | 13.40 / 0.64 |
+| `drift=1e-6`, `drift_per="second"`, a decision every 100 s | 12.51 / 0.62 | 13.28 / 0.62 | 13.57 / 0.63 |
 | 10 % of costs lost, `lost="at-random"` | 1.00 / 0.77 | 4.85 / 0.73 | 5.92 / 0.71 |
 | 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.77 | 20.43 / 0.53 | 52.49 / 0.00 |
 | `reward_noise=0.5`, and rewards are so noisy | 3.88 / 0.76 | 7.66 / 0.71 | 8.89 / 0.69 |

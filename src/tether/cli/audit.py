@@ -1,12 +1,13 @@
-"""`tether audit`: prove that a log was not altered, compute its decisions again, compare versions, export tables.
+"""`tether audit`: prove that a log was not altered, compute its decisions again, compare versions, export tables; and
+keep it for years: archive, back up, stop, migrate.
 
 Exit codes: 0 all is well; 1 the log was altered, or decisions differ; 2 the input cannot be used.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -16,10 +17,16 @@ from tether.errors import AlteredLog, InputError, TetherError
 
 if TYPE_CHECKING:
     from tether.live.log.chain import Head, Store
+    from tether.live.log.sql import SqlStore
 
-audit = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Verify, replay, compare and export a live log.")
+audit = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Verify, replay, compare, export and keep a live log."
+)
 
 Log = Annotated[str, typer.Argument(help="The log: an SQLite file, or postgresql://…")]
+KeyFile = Annotated[
+    Path | None, typer.Option(help="File with a secret key that archives are signed with.", envvar="TETHER_ARCHIVE_KEY")
+]
 ProblemName = Annotated[str, typer.Option("--problem", help="module:function of the Problem that the log is about.")]
 
 
@@ -27,22 +34,27 @@ ProblemName = Annotated[str, typer.Option("--problem", help="module:function of 
 def verify(
     log: Log,
     head: Annotated[str, typer.Option(help="A head noted earlier, SEQ:HASH: finds a cut tail or a new chain.")] = "",
+    key: KeyFile = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Prove that no entry was changed, dropped, added or moved."""
+    """Prove that no entry was changed, dropped, added or moved, in the log and in its archive."""
     with _failures(debug):
+        from tether.live.archive import checker
         from tether.live.log.chain import verify_store
 
         store = opened(log)
-        verdict = verify_store(store, _head(head) if head else None)
+        check = checker(store, _key(key))
+        verdict = verify_store(store, _head(head) if head else None, also=check)
         if verdict.fault is None:
             _check_head(verdict.head)
         if json:
             fault = None if verdict.fault is None else {"seq": verdict.fault.seq, "why": verdict.fault.why}
             output.print_json({"log": store.identity(), "head": list(verdict.head), "fault": fault})
         elif verdict.fault is None:
-            typer.echo(f"{verdict.head.seq} entries, none altered. Note this head elsewhere:")
+            archived = store.archived()
+            where = f" ({archived} of them in the archive)" if archived else ""
+            typer.echo(f"{verdict.head.seq} entries{where}, none altered. Note this head elsewhere:")
             typer.echo(f"{verdict.head.seq}:{verdict.head.hash}")
         else:
             typer.echo(f"ALTERED at entry {verdict.fault.seq}: {verdict.fault.why}")
@@ -66,12 +78,15 @@ def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = Fa
         report = audits.replay(store, told)
         if json:
             shown = [str(difference) for difference in report.differences]
-            counts = {name: getattr(report, name) for name in ("decisions", "outcomes", "different", "versions")}
+            names = ("decisions", "outcomes", "different", "versions", "checkpoints")
+            counts = {name: getattr(report, name) for name in names}
             output.print_json({"log": store.identity(), **counts, "differences": shown})
         else:
             typer.echo(f"{report.decisions} decisions computed again from {report.outcomes} outcomes.")
             if report.versions:
                 typer.echo(f"{report.versions} of them were made by another version of Tether, its kernels or numpy.")
+            if report.checkpoints:
+                typer.echo(f"{report.checkpoints} checkpoints of archives computed again.")
             typer.echo("All are equal, bit for bit." if report.holds else f"{report.different} DIFFER. The first:")
             for difference in report.differences[:1]:
                 typer.echo(f"  {difference}")
@@ -162,6 +177,100 @@ def export(
             typer.echo(f"{counts['decision']} decisions and {counts['outcome']} outcomes in {folder}.")
 
 
+@audit.command()
+def archive(
+    log: Log,
+    to: Annotated[Path, typer.Option(help="Folder for the files. It must hold those of earlier runs.")],
+    keep: Annotated[float, typer.Option(help="Days that entries stay in the log at least.", min=0.0)] = 7.0,
+    key: KeyFile = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Move old entries to compressed files, from which verify, replay and export read them."""
+    with _failures(debug):
+        import time
+        from dataclasses import asdict
+
+        from tether.live.archive import archive as moved
+
+        done = moved(_writable(log), to, before=time.time() - 86400.0 * keep, key=_key(key))
+        if json:
+            output.print_json({"folder": str(to), **asdict(done)})
+            return
+        if done.files:
+            typer.echo(
+                f"Entries {done.first} to {done.last} are in {to}: {done.files} files, {done.bytes / 1e6:.1f} MB. "
+                f"{done.deleted} rows were deleted; a restart goes on from entry {done.checkpoint}."
+            )
+        else:
+            typer.echo(f"Nothing was moved; {done.deleted} rows of an earlier run were deleted.")
+        typer.echo(f"No more was moved: {done.why_no_more}.")
+
+
+@audit.command()
+def backup(
+    log: Log,
+    copy: Annotated[Path, typer.Argument(help="The copy, which must not exist yet.")],
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Copy an SQLite log while it is written to. The copy is compact, verified, and ends with a stop."""
+    with _failures(debug):
+        from tether.live.backup import backup as copied
+
+        head = copied(opened(log), copy)
+        if json:
+            output.print_json({"copy": str(copy), "head": list(head)})
+        else:
+            typer.echo(f"{copy} holds the log up to entry {head.seq}, and a stop after it. Its head was")
+            typer.echo(f"{head.seq}:{head.hash}")
+
+
+@audit.command()
+def stop(
+    log: Log,
+    why: Annotated[str, typer.Option(help="Why, for those who find it stopped.")],
+    by: Annotated[str, typer.Option(help="Who.")] = "tether audit stop",
+    debug: Debug = False,
+) -> None:
+    """Throw the kill switch of a log that no service runs on, such as one that was restored."""
+    with _failures(debug):
+        from tether.live.backup import stop as thrown
+
+        entry = thrown(_writable(log), by=by, why=why)
+        typer.echo(f"Stopped (entry {entry.seq}): only a_0 is played until somebody resumes.")
+
+
+@audit.command()
+def migrate(
+    old: Annotated[str, typer.Argument(help="A log of an older edition; it is only read.")],
+    new: Annotated[str, typer.Argument(help="The log of this edition, which must be new.")],
+    problem: ProblemName,
+    lost: Annotated[
+        str, typer.Option(help="Why outcomes that never came are lost by chance. Else nothing after the first counts.")
+    ] = "",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Start a log of this edition with what one of an older edition has measured, in the order of its decisions."""
+    with _failures(debug):
+        from dataclasses import asdict
+
+        from tether.live.migrate import migrate as migrated
+        from tether.problem.problem import load_problem
+
+        done = migrated(opened(old), new, load_problem(problem), lost=lost)
+        if json:
+            output.print_json({"old": old, "new": new, **asdict(done)})
+            return
+        typer.echo(
+            f"{done.used} of {done.decisions} decisions, and {done.imported} imported rows, of {old} (edition "
+            f"{done.edition}) teach {new}. It is in shadow mode{' and stopped' if done.stopped else ''}."
+        )
+        for note in done.notes:
+            typer.echo(f"- {note}")
+
+
 @contextmanager
 def _failures(debug: bool) -> Iterator[None]:
     """Errors as everywhere, but 1 says that the log was altered: a server that is down must not raise that alarm."""
@@ -181,6 +290,28 @@ def opened(log: str) -> "Store":
     if not log.startswith(POSTGRES) and not Path(log).is_file():
         raise InputError(f"there is no log at {log}: give the SQLite file of an Advisor, or postgresql://…")
     return open_store(log, read_only=True)
+
+
+def _writable(log: str) -> "SqlStore":
+    """The store of a log that exists, to be written to."""
+    from tether.live.log import open_store
+
+    with closing(opened(log)):
+        pass
+    return cast("SqlStore", open_store(log))
+
+
+def _key(path: Path | None) -> bytes | None:
+    """The bytes of a key's file, without white space around them."""
+    if path is None:
+        return None
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise InputError(f"the key {path} cannot be read: {error.strerror or error}.") from error
+    if len(key) < 16:
+        raise InputError(f"the key in {path} has {len(key)} bytes: it needs 16 at least, of a random source.")
+    return key
 
 
 def _check_head(head: "Head") -> "Head":

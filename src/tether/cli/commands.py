@@ -43,7 +43,7 @@ FIGURES = {
     "figure2": "RSLUCB-QVI on Frozen Lake (section 5.2)",
 }
 
-PARTS = {"league": ("league", "league-mdp")}
+PARTS = {"league": ("league", "league-mdp", "league-axes")}
 """Studies that run together under one name: bandits and planners have other sizes."""
 
 
@@ -118,7 +118,7 @@ def reproduce(
         asked = [study for study in studies if not world or set(world) & set(study.world_labels)] or studies[:1]
         made, conducted = make_engine(engine, workers, address), []
         for study in asked:
-            study = study.resized(quick=quick, first_seed=seed).joined_by(also or []).narrowed((), world or ())
+            study = study.narrowed((), world or ()).resized(quick=quick, first_seed=seed).joined_by(also or [])
             folder = _folder(out, study.name, quick)
             if with_cisr and study.name == "figure2":
                 from tether.lab.studies.figure2 import train_cisr

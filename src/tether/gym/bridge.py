@@ -7,6 +7,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gymnasium
@@ -172,7 +173,11 @@ class BoxRays(ActionRays):
             features = PerDirection(features, len(ends))
         elif not isinstance(features, ActionFeatures | PerDirection):
             function = features
-            shaped = lambda state, action: function(state, np.reshape(action, space.shape))  # noqa: E731
+
+            @wraps(function, updated=())
+            def shaped(state: State, action: Any) -> ArrayLike:
+                return function(state, np.reshape(action, space.shape))
+
             features = features_of_function(shaped, example, safe)
         self.features = features
 
@@ -255,8 +260,10 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, limit: as in Problem.
-        exceedance, noise_scales: as in Problem.
+        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, drift_per: as in Problem.
+        limit, exceedance, noise_scales: as in Problem.
+        time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
+            function (observation, info) -> seconds.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios; or one per
             constraint.
@@ -266,6 +273,7 @@ class Bridge:
         problem: what an agent is told.
         action_sets: state -> D(s), and from its rows to the environment's own actions.
         odd_rewards: how many rewards lay outside reward_range.
+        stamp: the time of the newest observation, as `act(step, state, **bridge.stamp)` wants it; empty without `time`.
 
     The environment is reset once (seed 0) to see an observation and to check the safe action, the features and τ on it.
     """
@@ -290,6 +298,8 @@ class Bridge:
     gap_floor: float = 0.0
     misfit: float | Sequence[float] = 0.0
     drift: float | Sequence[float] = 0.0
+    drift_per: Literal["decision", "second"] = "decision"
+    time: str | Callable[[State, dict[str, Any]], float] | None = None
     reward_noise: float = 0.0
     limit: Literal["expected", "realised"] = "expected"
     exceedance: float = 0.05
@@ -301,6 +311,7 @@ class Bridge:
     problem: Problem = field(init=False)
     action_sets: ActionList | BoxRays = field(init=False)
     odd_rewards: int = field(default=0, init=False)
+    stamp: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if not hasattr(self.env, "action_space") or not hasattr(self.env, "step"):
@@ -341,6 +352,7 @@ class Bridge:
             gap_floor=self.gap_floor,
             misfit=self.misfit,  # type: ignore[arg-type]
             drift=self.drift,  # type: ignore[arg-type]
+            drift_per=self.drift_per,
             reward_noise=self.reward_noise / self._scale,
             limit=self.limit,
             exceedance=self.exceedance,
@@ -350,6 +362,8 @@ class Bridge:
             names=self.names,
             final_reward=lambda state: -self._offset / self._scale if isinstance(state, Ended) else None,
         )
+        if self.time is None and self.drift_per == "second" and any(self.problem.drift):
+            raise InputError("drift is per second: say what time it is, time=…, an entry of `info` or a function.")
         self.problem.look_up(self.state_of(observation, info))  # at the door: safe action, shapes, norms, Assumption 2
 
     def beside(self, env: Any) -> "Bridge":
@@ -370,6 +384,12 @@ class Bridge:
         state = _own(observation)
         if self.mask is not None:
             self._remember_mask(state, info)
+        if callable(self.time):
+            self.stamp = {"time": self.time(state, info)}
+        elif self.time is not None:
+            if self.time not in info:
+                raise InputError(f"info has no {self.time!r} (time=…), only {sorted(map(str, info))}.")
+            self.stamp = {"time": info[self.time]}
         return state
 
     def env_action(self, decision: Decision) -> Any:
@@ -419,7 +439,8 @@ class Bridge:
     def describe(self) -> str:
         """One line for people: the environment, its actions and its features."""
         kind = "rays in a box of actions" if self.has_rays else "list of actions"
-        return f"{self.env}: H = {self.problem.horizon}, {kind}, {self.action_sets.features.describe()}"
+        name = getattr(getattr(self.env, "spec", None), "id", None) or str(self.env)  # not the chain of wrappers
+        return f"{name}: H = {self.problem.horizon}, {kind}, {self.action_sets.features.describe()}"
 
     @property
     def has_rays(self) -> bool:

@@ -53,10 +53,15 @@ class TensorBoard:
 
 
 class MLflow:
-    """Logs every episode to the active MLflow run, or to one that it starts: pip install "tether-rl[mlflow]"."""
+    """Logs every episode to the active MLflow run, or to one that it starts: pip install "tether-rl[mlflow]".
+
+    The run is started at once: a store that MLflow cannot use fails here, not after the first episode.
+    """
 
     def __init__(self) -> None:
         self._mlflow = imported("mlflow", "mlflow")
+        if self._mlflow.active_run() is None:
+            self._mlflow.start_run()
 
     def __call__(self, episode: Episode) -> None:
         """One metric per number; those that were not measured are left out."""

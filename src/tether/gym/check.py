@@ -61,7 +61,7 @@ def played(bridge: Bridge, plays: int, explore: bool, seed: int) -> list[Transit
         if step == bridge.problem.horizon:
             state, step = bridge.start(None if seen else seed), 0
             agent.plan()
-        decision = agent.act(step, state)
+        decision = agent.act(step, state, **bridge.stamp)
         outcome, stepped = bridge.play(decision)
         agent.observe(outcome)
         seen.append(outcome)

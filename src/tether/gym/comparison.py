@@ -91,7 +91,9 @@ def compare(bridge: Bridge, agent: Agent, episodes: int, seed: int) -> Compariso
     seeds = np.random.SeedSequence([seed, 2]).generate_state(episodes).tolist()
     coin = getattr(agent, "rng", None)  # a peek tosses it: what comes after must not depend on a comparison
     before = None if coin is None else coin.bit_generator.state
-    learned = [_episode(bridge, one, lambda step, state: bridge.env_action(peek(step, state))) for one in seeds]
+    learned = [
+        _episode(bridge, one, lambda step, state: bridge.env_action(peek(step, state, **bridge.stamp))) for one in seeds
+    ]
     if coin is not None:
         coin.bit_generator.state = before
     safe = [_episode(bridge, one, lambda step, state: bridge.safe_env_action(state)) for one in seeds]

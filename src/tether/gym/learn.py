@@ -2,17 +2,18 @@
 
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from inspect import signature
+from time import monotonic
 from types import FrameType
 from typing import Any, Literal, NamedTuple, Never
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
@@ -58,6 +59,8 @@ def learn(
     gap_floor: float = 0.0,
     misfit: float | Sequence[float] = 0.0,
     drift: float | Sequence[float] = 0.0,
+    drift_per: Literal["decision", "second"] = "decision",
+    time: str | Callable[[State, dict[str, Any]], float] | None = None,
     reward_noise: float = 0.0,
     limit: Literal["expected", "realised"] = "expected",
     exceedance: float = 0.05,
@@ -99,9 +102,19 @@ def learn(
         mask: the entry of `info` that says which Discrete actions are allowed.
         targets: where the rays of a Box end; None: at its walls.
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift: δ, B, ε, ρ and others, as in
-            Problem.
-        limit, exceedance, noise_scales: what τ limits, as in Problem.
+        confidence: δ, as in Problem, and so are the others up to noise_scales.
+        gamma_norm: B ≥ ‖γ*‖, or one per constraint; None takes √d.
+        feature_norm: an upper bound on ‖φ‖.
+        tight_baseline: what to do where the safe action leaves no gap under τ.
+        gap_floor: a gap under τ that the safe action is known to leave where its cost is unknown.
+        misfit: ε, how far costs may be from linear.
+        drift: ρ, how far γ* may move with each decision, or each second.
+        drift_per: "decision" or "second".
+        time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
+            function (observation, info) -> seconds.
+        limit: what τ limits, the expected cost or the realised one.
+        exceedance: η, how often a realised cost may exceed τ.
+        noise_scales: whether the noise grows with the length that is played.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for dictionaries and the like.
@@ -144,7 +157,7 @@ def learn(
     pairs = max(5, episodes // 10) if compare is None else compare
     bridges = [bridge, *(bridge.beside(other) for other in _several(env)[1:])]
     rows: list[_Row] = []
-    bounds, began, interrupted = "cost", time.monotonic(), False
+    bounds, began, interrupted = "cost", monotonic(), False
     listeners = check_callbacks(callbacks)
     with progress_bar(int(episodes), progress) as bar, _first_interrupt_waits() as asked:
         try:
@@ -161,7 +174,7 @@ def learn(
                         listener(finished)
         except KeyboardInterrupt:
             interrupted = True
-    seconds = time.monotonic() - began
+    seconds = monotonic() - began
     rows.sort(key=lambda row: row.episode)  # several environments take turns; the steps of each stay in order
     episode, reward, costs, bound, is_baseline, reasons, _ = zip(*rows, strict=True) if rows else ((),) * 7
     stopped, m = interrupted or bool(asked), bridge.problem.constraints
@@ -189,7 +202,7 @@ def learn(
 
 def _several(env: Any) -> list[Any]:
     """The environments that `learn` was given: of a list, of a vector whose parts can be stepped alone, or just one."""
-    together = hasattr(env, "num_envs") and hasattr(env, "envs")
+    together = isinstance(env, VectorEnv) and hasattr(env, "envs")
     several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
     if not several:
         raise InputError("env is an empty list: give at least one environment.")
@@ -311,7 +324,7 @@ def _episode(bridge: Bridge, agent: Agent, number: int, seed: int | None) -> Ite
     state, horizon = bridge.start(seed), bridge.problem.horizon
     agent.plan()
     for step in range(horizon):
-        decision = agent.act(step, state)
+        decision = agent.act(step, state, **bridge.stamp)
         outcome, stepped = bridge.play(decision)
         agent.observe(outcome)
         ends = stepped.terminated or stepped.truncated or step == horizon - 1

@@ -144,12 +144,13 @@ class LearningResult:
         episodes, steps = np.arange(self.episodes), np.arange(len(self.reward))
         returns.plot(episodes, self.returns, ".", markersize=3)
         returns.set(title="return", xlabel="episode")
-        for j, threshold in enumerate(self.problem.threshold):
+        for j in range(self.problem.constraints):
             costs.plot(steps, self.cost[:, j], ".", markersize=2, alpha=0.4, label=f"observed {self.constraint(j)}")
             costs.plot(steps, self.bound[:, j], ".", markersize=2, label=f"certified bound on {self.constraint(j)}")
+        for threshold in sorted(set(self.problem.threshold)):
             costs.axhline(threshold, color="black", linewidth=1, label=f"threshold {threshold:g}")
         costs.set(title="cost of each step", xlabel="step")
-        costs.legend(fontsize="small")
+        costs.legend(fontsize="x-small", markerscale=4, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
         share.plot(episodes, 1.0 - self.baseline_share)
         share.set(title="share of steps beyond the safe action", xlabel="episode")
         share.set(ylim=(-0.02, 1.02))

@@ -4,6 +4,8 @@ With ℓ(γ) = Σ z_i log⟨γ, φ_i⟩ + (1 − z_i) log(1 − ⟨γ, φ_i⟩) 
 seen, γ* lies at all times in C = {γ : ℓ(γ) >= R}, R = Λ − log(events), with probability 1 − 1/events (two guesses share
 Λ: `threshold_of`). The bound of x is max ⟨γ, x⟩ over C, the facts, and 0 <= ⟨γ, φ̄⟩ <= 1. Outcomes with near features
 share an *atom*, which by Jensen can only enlarge C, so that a decision costs the same after any number of outcomes.
+γ* lies in all the sets C at once, so bounds and fits may rest on an older one: both are renewed with every outcome at
+first, and later whenever there are MORE of them by a sixteenth.
 
 A row is a mean feature φ̄_i with p_i = ⟨γ, φ̄_i⟩ in [low_i, high_i]: the accidents of an atom (n log p), what went well
 (n log(1 − p)), or a fact. For any price m >= 0 and multipliers y with x = Σ y_i φ̄_i,
@@ -21,11 +23,14 @@ from tether.kernels.ridge import ULP, dot, unwhiten, whiten
 ATOMS = 128
 """Atoms of one stage and constraint: outcomes beyond join the nearest, or the two nearest are merged."""
 
+MORE = 0.0625
+"""Bounds and fits are renewed once there are so many more outcomes, as a part of those that they rest on."""
+
 NEWTON_STEPS = 60
 """Steps after which the best bound so far is returned."""
 
 STEPS_OF_FIT = 2
-"""Newton steps of the plug-in fit after each outcome; it starts from the last fit."""
+"""Newton steps of the plug-in fit whenever it is renewed; it starts from the last fit."""
 
 CLOSE_ENOUGH = 2e-3
 """The search ends once a step improves the bound by less than this part of it, twice in a row."""
@@ -68,6 +73,10 @@ class Trials:
     accidents: Vector  # Σ z (C,)
     evidence: Vector  # Λ of the fit (C,)
     plain_evidence: Vector  # Λ of the plain frequency of accidents, whatever the features (C,)
+    used_sums: Cube  # `sums` as bounds use them: those of the last renewal (C, 2 ATOMS, d)
+    used_weight: Matrix  # and `weight` (C, 2 ATOMS)
+    used_total: Vector  # and n (C,)
+    used_evidence: Vector  # and the better Λ (C,)
     fit: Matrix  # the plug-in γ̂, fixed before the next outcome (C, d)
     closest: Matrix  # the two atoms that would lose least if merged, and what they would lose (C, 3)
     facts: Cube  # features of remembered safe actions (C, 2d, d)
@@ -116,6 +125,10 @@ def new_trials(cells: int, dimension: int, feature_norm: float, gamma_norm: floa
         accidents=np.zeros(cells),
         evidence=np.zeros(cells),
         plain_evidence=np.zeros(cells),
+        used_sums=np.zeros((cells, 2 * ATOMS, dimension)),
+        used_weight=np.zeros((cells, 2 * ATOMS)),
+        used_total=np.zeros(cells),
+        used_evidence=np.zeros(cells),
         fit=np.zeros((cells, dimension)),
         closest=np.tile([0.0, 0.0, -1.0], (cells, 1)),
         facts=np.zeros((cells, 2 * dimension, dimension)),
@@ -126,8 +139,8 @@ def new_trials(cells: int, dimension: int, feature_norm: float, gamma_norm: floa
 
 
 def new_dual(dimension: int) -> Dual:
-    """Room for all rows of a cell, and for the fact of the state one stands in."""
-    rows = 2 * ATOMS + 2 * dimension + 1
+    """Room for all rows of a cell, for the fact of the state one stands in, and for d listed actions."""
+    rows = 2 * ATOMS + 3 * dimension + 1
     vectors = {name: np.zeros(rows) for name in ("low", "high", "hits", "misses", "blur", "slope", "curvature")}
     vectors |= {name: np.zeros(rows) for name in ("below", "above", "push", "pull", "moved", "y", "best")}
     points = {name: np.zeros(dimension) for name in ("point", "step", "residual", "gradient")}
@@ -146,12 +159,27 @@ def new_dual(dimension: int) -> Dual:
 
 @kernel
 def observe_trial(trials: Trials, cell: int, feature: Vector, cost: float, dual: Dual) -> None:
-    """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the guesses made before it; then the fit."""
+    """Add one outcome z in [0, 1] of a feature φ (d,): Λ first, with the guesses made before it; the fit, if due."""
     q, plain = plug_in(trials, cell, feature), plain_guess(trials, cell)
     trials.evidence[cell] += cost * np.log(q) + (1.0 - cost) * np.log(1.0 - q)
     trials.plain_evidence[cell] += cost * np.log(plain) + (1.0 - cost) * np.log(1.0 - plain)
     add_trial(trials, cell, feature, cost)
-    refit(trials, cell, dual)
+    if trials.total[cell] >= (1.0 + MORE) * trials.used_total[cell]:
+        renew(trials, cell)
+        refit(trials, cell, dual)
+
+
+@kernel
+def renew(trials: Trials, cell: int) -> None:
+    """Let bounds rest on all outcomes so far, with Λ of the better of two guesses; NaN if the fit's is."""
+    trials.used_total[cell] = trials.total[cell]
+    trials.used_evidence[cell] = max(trials.evidence[cell], trials.plain_evidence[cell])
+    if trials.evidence[cell] != trials.evidence[cell]:
+        trials.used_evidence[cell] = trials.evidence[cell]
+    for side in range(2 * trials.atoms[cell]):
+        trials.used_weight[cell, side] = trials.weight[cell, side]
+        for k in range(trials.sums.shape[2]):
+            trials.used_sums[cell, side, k] = trials.sums[cell, side, k]
 
 
 @kernel
@@ -288,18 +316,18 @@ def keep_fact(trials: Trials, cell: int, phi_0: Vector, cost: float, error: floa
 
 @kernel
 def load_rows(trials: Trials, cell: int, dual: Dual) -> None:
-    """Every atom and every remembered fact of a cell, as rows."""
+    """Every atom, as of the last renewal, and every remembered fact of a cell, as rows."""
     size, row = trials.sums.shape[2], 0
     for side in range(2 * trials.atoms[cell]):
-        n = trials.weight[cell, side]
+        n = trials.used_weight[cell, side]
         if n > 0.0:
             for k in range(size):
-                dual.rows[row, k] = trials.sums[cell, side, k] / n
+                dual.rows[row, k] = trials.used_sums[cell, side, k] / n
             dual.low[row] = 0.0
             dual.high[row] = 1.0
             dual.hits[row] = n if side % 2 == 0 else 0.0
             dual.misses[row] = 0.0 if side % 2 == 0 else n
-            dual.blur[row] = (trials.total[cell] + 4.0) * ULP * trials.norm
+            dual.blur[row] = (trials.used_total[cell] + 4.0) * ULP * trials.norm
             row += 1
     dual.count[0] = row
     dual.count[1] = 0
@@ -309,7 +337,7 @@ def load_rows(trials: Trials, cell: int, dual: Dual) -> None:
 
 @kernel
 def load_fact(trials: Trials, dual: Dual, phi_0: Vector, cost: float, error: float) -> None:
-    """One fact more, ⟨γ*, f⟩ = cost ± error: that of the state one stands in."""
+    """One fact more, ⟨γ*, f⟩ = cost ± error: that of the state one stands in, or ½ ± ½ of a listed action."""
     row = dual.count[0]
     for k in range(phi_0.shape[0]):
         dual.rows[row, k] = phi_0[k]
@@ -531,9 +559,7 @@ def threshold_of(trials: Trials, cell: int, log_events: float) -> float:
     The mean of two likelihood ratios is one, too, so either may be used at the price of log 2. The plain frequency is
     right sooner where risks are alike, and it does not believe in facts: what contradicts the data is found out.
     """
-    n, evidence = trials.total[cell], max(trials.evidence[cell], trials.plain_evidence[cell])
-    if trials.evidence[cell] != trials.evidence[cell]:
-        evidence = trials.evidence[cell]
+    n, evidence = trials.used_total[cell], trials.used_evidence[cell]
     return evidence - np.log(2.0) - log_events - 4.0 * ULP * (n + 4.0) * (abs(evidence) + n + log_events)
 
 

@@ -25,6 +25,7 @@ from tether.kernels.mixture_solver import (
     slope_at,
 )
 from tether.kernels.model import (
+    ALARM,
     BAD_NUMBERS,
     BASELINE_BEST,
     BEST,
@@ -47,6 +48,9 @@ from tether.kernels.model import (
 from tether.kernels.plan import build, prepare_step, weigh_anew
 from tether.kernels.radius import value_radius_at
 from tether.kernels.ridge import Costs, Values, inner, project_rows, refresh_spectrum
+
+ROUNDED = 4e-16
+"""What subtracting two costs may lose, as a part of both."""
 
 
 @record
@@ -129,6 +133,7 @@ def constrain(
     The bound of x is start · (1 − Σx) + Σ x_i mean_i + β‖Σ x_i R_i‖, where a_0 costs at most `start`. That is τ_s; or
     τ_s + e, where it is known up to an error bar e. In that case means and widths are not conditioned on it
     (docs/theory.md section 17): all shares are 0. A misfit ε is in the margin of each action; a_0 itself has none.
+    Where costs of single actions are proven otherwise (section 14), the bound is the mean of these: it has no width.
     """
     trouble = examine(rules, tables, plan, scratch, row, stage, slot)
     state, constraints = scratch.state, rules.threshold.shape[0]
@@ -153,6 +158,12 @@ def constrain(
             mean = scratch.projected[1 + j, column] - share * state[SHIFT, j]
             rounding = state[MARGIN, j] * (1.0 + abs(share)) + state[RADIUS, j] * blur
             problems.rise[j, column] = mean - state[COST_0, j] + rounding
+            proven = tables.proven[stage, column, j]
+            if proven == proven:
+                problems.rise[j, column] = proven - state[COST_0, j] + ROUNDED * (proven + abs(state[COST_0, j]))
+                problems.state[slot, RADIUS, j] = 0.0
+                if proven == np.inf:  # nothing explains data and facts
+                    problems.trouble[slot] = ALARM if problems.trouble[slot] == BEST else problems.trouble[slot]
 
 
 @kernel

@@ -87,6 +87,7 @@ class Tables:
     v0x: Matrix  # (G, R)
     v00: Matrix  # (G, S)
     joint: Cube  # products of a state's residuals, row by row (G, R, W); no columns unless mixtures are planned
+    proven: Cube  # upper bounds on costs that hold without the regression, NaN where it decides (G, R, M)
 
 
 @record
@@ -147,6 +148,7 @@ def new_tables(dimension: int, horizon: int, stages: int, constraints: int, mixe
         v0x=np.zeros((stages, rows)),
         v00=np.zeros((stages, slots)),
         joint=np.zeros((stages, rows, 1 if mixes else 0)),
+        proven=np.full((stages, rows, constraints), np.nan),
     )
 
 
@@ -179,6 +181,7 @@ def with_room(tables: Tables, slots: int, rows: int) -> Tables:
         room = max(rows, 2 * tables.features.shape[1])
         for name in ("features", "width2", "cross", "vxx", "v0x", "joint"):
             changes[name] = grown(getattr(tables, name), 1, room, 0.0)
+        changes["proven"] = grown(tables.proven, 1, room, np.nan)
     if slots > tables.phi_0.shape[1]:
         room = max(slots, 2 * tables.phi_0.shape[1])
         changes["start"] = grown(tables.start, 0, room + 1, 0)

@@ -441,6 +441,7 @@ def tables_of(sets: Sequence[ActionSet], baseline_cost: Array, final_reward: Arr
         v0x=np.empty((1, rows)),
         v00=np.empty((1, states)),
         joint=np.empty((1, rows, max(counts) if mixes else 0)),
+        proven=np.full((1, rows, baseline_cost.shape[1]), np.nan),
     )
 
 

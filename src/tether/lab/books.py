@@ -98,10 +98,12 @@ class CellInfo:
     world_options: dict[str, Any]
     cost_radius_origin: str  # whether the safe set's β is a guarantee: theorem, tuned, exact or none
     value_radius_origin: str
+    episodes: int = 0  # of a run; 0 in older results, where it is the study's
     units: dict[str, Any] | None = None  # interaction units instead of episodes: see specs.Schedule
     watches: tuple[str, ...] = ()  # see simulate.Witness
     real: bool = False  # a world that nobody here wrote: see tether.lab.real
     own: str = ""  # "episode" or "realised" where the agent promises that, and not the cost of each step
+    limits: str = "step"  # what the world limits: the cost of every step, or of an "episode"
     instance: str = ""  # hash of the first seed's instance: another one is another world
     repeats: int = 1  # runs per instance; run number = seed * repeats + repeat
     first: int | None = None  # only so many of the study's seeds

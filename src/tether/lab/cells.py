@@ -43,6 +43,7 @@ class Place(NamedTuple):
     options: dict[str, Any]
     label: str
     description: str
+    episodes: int
 
 
 def places_of(study: Study) -> Iterator[Place]:
@@ -56,7 +57,7 @@ def places_of(study: Study) -> Iterator[Place]:
             checked = checked_options(f"world {choice.name!r}", options, WORLDS.get(choice.name).options)
             label = choice.named(varied) if len(study.worlds) > 1 or choice.grid else ""
             description = " ".join([choice.name, *(f"{key}={value}" for key, value in varied.items())])
-            yield Place(choice.name, checked, label, description)
+            yield Place(choice.name, checked, label, description, choice.episodes or study.episodes)
 
 
 def cells_of(study: Study) -> list[CellInfo]:
@@ -79,7 +80,7 @@ def cells_of(study: Study) -> list[CellInfo]:
             if key not in instances:
                 try:
                     streams = Streams.from_seed(study.first_seed)
-                    instances[key] = build_world(place.world, own.options, study.episodes, streams)
+                    instances[key] = build_world(place.world, own.options, place.episodes, streams)
                 except TetherError as error:
                     raise type(error)(f"world {place.label or place.world}: {error}") from error
             for options, varied in agent.combinations():
@@ -95,7 +96,7 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
     """Ask a new agent for one decision: the radii it rests on say where they come from."""
     kind, units = AGENTS.get(choice.name), choice.units or study.units
     try:
-        agent = build_agent(choice.name, options, instance, study.episodes, Streams.from_seed(study.first_seed))
+        agent = build_agent(choice.name, options, instance, place.episodes, Streams.from_seed(study.first_seed))
         agent.plan()
         decision = agent.act(0, 0)
     except TetherError as error:
@@ -111,14 +112,14 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
         "world_options": place.options,
         "agent": choice.name,
         "options": options,
-        "episodes": study.episodes,
+        "episodes": place.episodes,
     }
     if units is not None:
         identity["units"] = units.model_dump()
     if choice.watches:
         identity["watches"] = choice.watches
     own = "realised" if instance.problem.limit == "realised" else ""
-    if kind.row is not None and kind.row.track == "episode":
+    if linear_of(instance).limits == "episode" or (kind.row is not None and kind.row.track == "episode"):
         own = "episode"
     return CellInfo(
         key=spec_hash(identity),
@@ -132,9 +133,11 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
         world_options=place.options,
         cost_radius_origin=origin,
         value_radius_origin=decision.value_radius.origin,
+        episodes=place.episodes,
         units=None if units is None else units.model_dump(),
         watches=tuple(choice.watches),
         own=own,
+        limits=linear_of(instance).limits,
         instance=instance_hash(linear_of(instance)),
         repeats=choice.repeats,
         first=choice.first,
@@ -171,7 +174,7 @@ def check_study(study: Study) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     for place in places_of(study):
         try:
             worlds = [
-                build_world(place.world, place.options, study.episodes, Streams.from_seed(seed))
+                build_world(place.world, place.options, place.episodes, Streams.from_seed(seed))
                 for seed in study.seed_list
             ]
         except AssumptionError as error:

@@ -7,6 +7,7 @@ afresh, which is Python's work, and goes on from there.
 import numpy as np
 
 from tether.kernels.compiled import Cube, Integers, Matrix, Vector, kernel, record, use
+from tether.kernels.likelihood import Dual, Trials, keep_fact, observe_trial
 from tether.kernels.mixture_plan import draw_row
 from tether.kernels.model import KNOWN, TOLD, VISITED, Plan, Rules, Scratch, Tables
 from tether.kernels.plan import observe, plan_backwards
@@ -241,6 +242,9 @@ class UnitRun:
     look_every: int  # steps of a trajectory after which it is asked whether a plan is due; 0: never
     planned_growth: Matrix  # (3, G)
     books: Matrix  # (7, units)
+    trials: Trials  # outcomes of bounded costs; no cells if there are none
+    dual: Dual  # scratch for these
+    bounded: Integers  # numbers of the bounded constraints
     feature: Vector  # scratch (d,)
     numbers: Vector  # scratch (1 + M,)
 
@@ -286,6 +290,19 @@ def worst_planned(tables: Tables, plan: Plan, lake: Lake, threshold: Vector, cos
 
 
 @kernel
+def observe_trials(rules: Rules, tables: Tables, run: UnitRun, step: int, stage: int, slot: int) -> None:
+    """Count the outcome in `run.numbers` of every bounded cost, and remember the state's safe cost if that is done."""
+    for i in range(run.bounded.shape[0]):
+        j = run.bounded[i]
+        cell = stage * rules.threshold.shape[0] + j
+        observe_trial(run.trials, cell, run.feature, run.numbers[1 + j], run.dual)
+        if rules.memory == VISITED:
+            for k in range(run.feature.shape[0]):
+                run.dual.step[k] = tables.phi_0[k, slot]
+            keep_fact(run.trials, cell, run.dual.step, tables.baseline_cost[step, slot, j], rules.cost_error[j])
+
+
+@kernel
 def run_steps(
     costs: Costs, values: Values, rules: Rules, tables: Tables, plan: Plan, scratch: Scratch, lake: Lake, run: UnitRun
 ) -> None:
@@ -320,6 +337,7 @@ def run_steps(
         stage = planned if stages > 1 else 0
         observe(costs, values, rules, stage, run.feature, run.numbers, arrived, scratch.vectors)
         remember_slot(costs, rules, tables, scratch, planned, stage, state)
+        observe_trials(rules, tables, run, planned, stage, state)
         run.books[UNIT_REWARD, unit] += run.numbers[0]
         run.books[UNIT_BASELINE, unit] += (1.0 - plan.length[planned, state]) / steps
         at += 1

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tether.agents.agent import Agent
     from tether.agents.relatives import Row
     from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
+    from tether.records import Array
 
     World = LinearMDP | MisspecifiedMDP
 
@@ -107,11 +108,18 @@ class AgentKind:
     @classmethod
     def of_method(cls, method: Any) -> "AgentKind":
         """From the class of a relative (tether.agents.relatives): Method(problem, config, seed=...) with a `row`."""
+
+        def build(world: "LinearMDP", options: Options, rng: "np.random.Generator") -> "Agent":
+            known: dict[str, Any] = {}
+            if getattr(method, "needs_margin", False) and world.limits == "episode":
+                known["safe_policy"], margin = _safe_policy(world)
+                options = {"margin": margin, **options}
+            agent: Agent = method(world.problem, method.config_type(**options), seed=int(rng.integers(2**63)), **known)
+            return agent
+
         made = cls.of(
             method.config_type,
-            lambda world, options, rng: method(
-                world.problem, method.config_type(**options), seed=int(rng.integers(2**63))
-            ),
+            build,
             summary=f"{method.row.title}: {method.row.citation}.",
             explorer=lambda options: "relative",
             draws=True,
@@ -280,6 +288,19 @@ def _always_safe() -> AgentKind:
     return AgentKind(summary, {}, build, lambda options: "none")
 
 
+def _safe_policy(world: "LinearMDP") -> "tuple[Array, float]":
+    """π_sf and its margin ξ, which methods with a budget per episode are told: the least costly policy's."""
+    import numpy as np
+
+    from tether.lab.worlds.planning import least_costly_policy, policy_costs
+
+    policy = least_costly_policy(world)
+    points = world.endpoints if not world.is_star else np.concatenate([world.endpoints, world.phi_0[:, None]], axis=1)
+    costs = policy_costs(world, np.einsum("hsa,sad->hsd", policy, points))
+    spent = float(world.initial @ costs[0, :, 0])
+    return policy, world.problem.horizon * world.problem.threshold[0] - spent
+
+
 def _relatives() -> dict[str, Callable[[], AgentKind]]:
     """The methods of others, each by its own `kind`."""
     from tether.agents.relatives import methods
@@ -295,6 +316,9 @@ WORLDS = Registry(
         "synthetic": _world("synthetic:synthetic", "Random instances on the simplex: the paper's section 5.1."),
         "frozen-lake": _world(
             "lake:frozen_lake", "The 10 × 10 Frozen Lake with solved features: the paper's section 5.2."
+        ),
+        "synthetic-twin": _world(
+            "synthetic:synthetic_twin", "Section 5.1 with costs that bend or drift, by as much as the learner is told."
         ),
         "not-star-convex": _world(
             "synthetic:not_star_convex",

@@ -32,7 +32,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
     """Write the study's figures as PNG, SVG and PDF, and its other pictures; returns their paths, PNG first."""
     view = view_of(results)
     charts = view.charts(results)
-    if not charts:
+    if not charts and not results.finished:
         raise TetherError(f"study {results.study!r} has no finished run to draw yet: run it first.")
     storage.make_folder(folder)
     content = {f"{chart.name}.{kind}": data for chart in charts for kind, data in render(chart, tuple(FORMATS)).items()}

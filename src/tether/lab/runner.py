@@ -155,7 +155,7 @@ def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dic
         witness = OwnConstraint(world, info.own, episodes)
         kept = simulate_any(world, agent, episodes, streams, clock.progress, witness)
     elif isinstance(world, LinearMDP) and not info.watches:
-        if isinstance(agent, LeastSquaresAgent) and not agent.mixes:
+        if isinstance(agent, LeastSquaresAgent) and not agent.mixes and not world.ended.any():
             kept = simulate(world, agent, episodes, streams, clock.progress)
         else:
             kept = simulate_any(world, agent, episodes, streams, clock.progress)
@@ -163,7 +163,8 @@ def play(unit: Unit, tell: Callable[[int], None]) -> tuple[dict[str, Array], dic
         if getattr(agent, "mixes", False):
             raise TetherError(f"watches and misspecified worlds are for agents that do not mix, unlike {info.label}.")
         witness = Witness(world, info.watches, episodes)
-        run: Any = simulate_stepwise if isinstance(agent, LeastSquaresAgent) else simulate_any
+        single = isinstance(agent, LeastSquaresAgent) and not agent.decides_afresh
+        run: Any = simulate_stepwise if single else simulate_any
         kept = run(world, agent, episodes, streams, clock.progress, witness)
     clock.say()
     columns = {**kept._asdict(), "plan_seconds": np.concatenate(clock.per_episode)}
@@ -240,7 +241,7 @@ def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
     units: list[Unit] = []
     for info in infos:
         about = {**told, "cell": info.to_json()}
-        units += [Unit(info, study.episodes, run, about) for run in info.runs(study.seed_list)]
+        units += [Unit(info, info.episodes, run, about) for run in info.runs(study.seed_list)]
     return sorted(units, key=lambda unit: unit.seed // unit.info.repeats)  # stable: cells in order, repeats together
 
 

@@ -16,6 +16,7 @@ from tether.agents.fixed import AlwaysSafe
 from tether.agents.rslucb import RslucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError
+from tether.kernels.likelihood import new_dual, new_trials
 from tether.kernels.ridge import refresh_spectrum
 from tether.lab.episodes import (
     AT,
@@ -43,7 +44,13 @@ from tether.lab.episodes import (
 )
 from tether.lab.specs import Schedule
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP, MisspecifiedMDP, Streams
-from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, policy_costs, policy_values
+from tether.lab.worlds.planning import (
+    optimal_episode_policy,
+    optimal_safe_mixture,
+    optimal_safe_policy,
+    policy_costs,
+    policy_values,
+)
 from tether.records import Array, Decision, StarAction, State, Transition
 
 EPISODES_A_BLOCK = 500
@@ -77,6 +84,17 @@ class Books(NamedTuple):
         return self.optimal_value - self.value
 
 
+def best_values(world: LinearMDP, mixes: bool) -> Array:
+    """V*_1 (S,): of the best policy within what the world limits; where that is every step, without mixtures or with
+    them."""
+    if world.limits == "episode":
+        best = optimal_episode_policy(world)
+    else:
+        best = optimal_safe_mixture(world) if mixes else optimal_safe_policy(world)
+    values: Array = best.values[0]
+    return values
+
+
 def truth_of(world: LinearMDP) -> Truth:
     """The arrays of a world, with its exact optimum."""
     return Truth(
@@ -86,7 +104,7 @@ def truth_of(world: LinearMDP) -> Truth:
         noise=np.array(world.noise_scale),
         initial=np.array(world.initial),
         threshold=np.array(world.problem.threshold),
-        optimal=optimal_safe_policy(world).values[0].copy(),
+        optimal=best_values(world, mixes=False).copy(),
     )
 
 
@@ -171,8 +189,10 @@ def simulate_any(
 ) -> Books:
     """Run any Agent. `optimism` is NaN: the protocol does not ask an agent for its own estimate of V."""
     linear = linear_of(world)
-    best = optimal_safe_mixture if getattr(agent, "mixes", False) else optimal_safe_policy
-    books, optimal = Books(*np.zeros((len(Books._fields), episodes))), best(linear).values[0]
+    books, optimal = (
+        Books(*np.zeros((len(Books._fields), episodes))),
+        best_values(linear, getattr(agent, "mixes", False)),
+    )
     books.optimism[:] = np.nan
     for episode in range(episodes):
         state = world.reset(streams)
@@ -184,6 +204,9 @@ def simulate_any(
         if witness is not None:
             witness.plan(episode, state, features)
         for step in range(linear.problem.horizon):
+            if linear.ended[state]:  # nothing is played any more
+                books.reward[episode] += linear.problem.final_reward_of(state) * (linear.problem.horizon - step)
+                break
             decision = agent.act(step, state)
             transition = _outcome(world, decision, streams, episode)
             agent.observe(transition)
@@ -212,8 +235,10 @@ def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
     if hasattr(agent, "planned_features") and not getattr(agent, "decides_afresh", False):
         planned: Array = agent.planned_features(range(world.state_count))
         return planned
+    if isinstance(agent, LeastSquaresAgent) and not world.ended.any():
+        return agent.peek_features(range(world.state_count), first)
     features = np.zeros((world.problem.horizon, world.state_count, world.problem.dimension))
-    if isinstance(agent, LeastSquaresAgent):
+    if hasattr(agent, "peek_feature"):
         ask = agent.peek_feature
     else:  # one's own need not tell asking from playing, and may expect outcomes of all it is asked: ask a copy
         asked = agent.peek if hasattr(agent, "peek") else copy.deepcopy(agent).act
@@ -223,7 +248,7 @@ def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
 
     for step in range(world.problem.horizon):
         for state in range(world.state_count) if step else (first,):
-            features[step, state] = ask(step, state)
+            features[step, state] = world.phi_0[state] if world.ended[state] else ask(step, state)
     return features
 
 
@@ -393,16 +418,17 @@ def simulate_units(
     """Run `units` interaction units of an agent that knows the states 0..S-1 in this order."""
     if agent.blocks is not None:
         raise InputError("interaction units play what was planned, which is not certified any more where costs drift.")
-    if isinstance(agent, RslucbQvi) and agent.likelihoods is not None:
-        raise InputError(
-            'interaction units play plans as they are, but with cost_kind="bounded" a plan is a guess that each '
-            "decision cuts to what is proven: use simulate_any, or noise=0.5."
-        )
     agent.register(range(world.state_count))
     lake, books = lake_of(world), UnitBooks(*(np.zeros(units) for _ in UnitBooks._fields))
     counted = np.zeros((7, units))
     counted[UNIT_WORST] = books.planned_worst_cost[:] = -np.inf
     place = np.array([0, -1, 0, 0], dtype=np.int64)
+    counts = agent.likelihoods if isinstance(agent, RslucbQvi) else None
+    if counts is not None and agent.tables.is_star[: world.state_count].any():
+        raise InputError(
+            'interaction units play plans as they are, but with cost_kind="bounded" a plan of rays is a guess that '
+            "each decision cuts to what is proven: use simulate_any, or finite sets of actions."
+        )
     for unit in range(units):
         run = UnitRun(
             draws=streams.transitions.random((schedule.steps, 2)),
@@ -413,6 +439,9 @@ def simulate_units(
             look_every=schedule.look_every if schedule.plan_each == "step" else 0,
             planned_growth=agent.planned_growth,
             books=counted,
+            trials=new_trials(0, 1, 1.0, 1.0) if counts is None else counts.trials,
+            dual=new_dual(1) if counts is None else counts.dual,
+            bounded=np.array([] if counts is None else counts.bounded, dtype=np.int64),
             feature=np.zeros(world.problem.dimension),
             numbers=np.zeros(1 + world.problem.constraints),
         )

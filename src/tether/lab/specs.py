@@ -59,9 +59,9 @@ class Schedule(Spec):
 class Choice(Spec):
     """A world or an agent by name, with fixed options and a grid of options to vary.
 
-    Either may stay out of quick studies. An agent may have its own `units`, may play every instance `repeats` times or
-    only the `first` few, and may stay out of all worlds but `only` some, by their labels. `watches` are monitors of
-    the cost model that look on without stopping it.
+    Either may stay out of quick studies. A world may have other `episodes` than the rest. An agent may have its own
+    `units`, may play every instance `repeats` times or only the `first` few, and may stay out of all worlds but `only`
+    some, by their labels. `watches` are monitors of the cost model that look on without stopping it.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Choice(Spec):
     options: dict[str, Value] = {}
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     world_options: dict[str, Value] = {}
+    episodes: int | None = Field(default=None, ge=1)  # of a world; the study's unless given
     units: Schedule | None = None
     repeats: int = Field(default=1, ge=1)
     first: int | None = Field(default=None, ge=1)  # only so many of the study's seeds
@@ -130,7 +131,14 @@ class Study(Spec):
         if quick:
             small = self.quick or Quick(episodes=min(self.episodes, 1000), seeds=min(self.seeds, 3))
             agents = [{**agent.model_dump(), "repeats": 1} for agent in self.agents if agent.in_quick]
-            worlds = [world.model_dump() for world in self.worlds if world.in_quick]
+            worlds = [
+                {
+                    **world.model_dump(),
+                    "episodes": None if world.episodes is None else min(world.episodes, small.episodes),
+                }
+                for world in self.worlds
+                if world.in_quick
+            ]
             changes |= {"episodes": small.episodes, "seeds": small.seeds, "agents": agents, "worlds": worlds}
         return type(self).model_validate({**self.model_dump(), **changes})
 
@@ -140,7 +148,10 @@ class Study(Spec):
         return [world.named(varied) for world in self.worlds for _, varied in world.combinations()]
 
     def narrowed(self, agents: Sequence[str], worlds: Sequence[str]) -> Self:
-        """The same study with some of its agents, by name or label, and some of its worlds, by label; [] is all."""
+        """The same study with some of its agents, by name or label, and some of its worlds, by label; [] is all.
+
+        A world that is asked for is played in a quick look, too.
+        """
         for what, wanted, known in (
             ("agent", agents, [name for each in self.agents for name in (each.name, each.label)]),
             ("world", worlds, self.world_labels),
@@ -153,7 +164,7 @@ class Study(Spec):
             data["agents"] = [each for each in data["agents"] if {each["name"], each["label"]} & set(agents)]
         if worlds:
             data["worlds"] = [
-                {**world.model_dump(), "label": world.named(varied), "options": options, "grid": {}}
+                {**world.model_dump(), "label": world.named(varied), "options": options, "grid": {}, "in_quick": True}
                 for world in self.worlds
                 for options, varied in world.combinations()
                 if world.named(varied) in worlds

@@ -66,11 +66,16 @@ log = logging.getLogger("tether.live")
 FIRST = "configured:first"
 """The key of the entry that a log begins with: only one problem and configuration can be the first."""
 
-REMEMBERED = 2000
-"""Decisions kept at hand for their outcomes; older ones are found in the log."""
+REMEMBERED, LARGEST_REMEMBERED = 2000, 2**14
+"""Decisions kept at hand for their outcomes, and their characters; older or larger ones are found in the log."""
 
 FAILED = "The problem's functions failed: the program's own log has the error, and the safe action is played meanwhile."
 """What callers are told of it."""
+
+UNHEARD = Stopped(
+    by="Tether", why="whether somebody ordered a stop cannot be read: the program's own log has the error"
+)
+"""In effect while announcements of stops cannot be read."""
 
 MEND_AFTER, MEND_EVERY = 0.25, 30.0
 """Seconds after which the log is read anew when the problem's functions have failed: the first time, and at most."""
@@ -159,12 +164,13 @@ class Advisor:
         self._arrived: dict[int, tuple[Entry, Event]] = {}  # written here, waiting for the entries before them
         self._notes: list[Event] = []
         self._under_way: set[str] = set()  # decisions other than a_0 between `prepare` and `commit`
-        self._latch: Stopped | None = None  # the last stop that was ordered here, and the entry that it became
-        self._latch_seq = math.inf
+        self._latches: dict[str, tuple[Stopped, float]] = {}  # stops that may not be applied yet, and their entries
+        self._heard = ""  # the announcement of a stop that was last looked into
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._store_error = ""
         self._failure = ""  # why the replica cannot be used: the problem's functions failed while an entry was applied
         self._closed = threading.Event()
+        self.run_later: Callable[[Callable[[], None]], object] = run_now
         self._store = open_store(store)
         first = settings_of(self._store)
         self._replica = self._start(
@@ -424,7 +430,7 @@ class Advisor:
                 entry, is_new = appended[-1]
                 if not is_new:
                     return self._repeated(question, entry)
-                return self._handed_out(cast(DecisionMade, item.events[-1]), question, entry.seq, is_new=True)
+                return self._handed_out(cast(DecisionMade, item.events[-1]), question, entry, is_new=True)
             case Outcome() as told:
                 if item.error is not None:
                     self._trip(item.error)
@@ -472,20 +478,23 @@ class Advisor:
                 f"key {made.key!r} was used for another request (state {made.state!r:.80}, step {made.step}, "
                 f"episode {made.episode!r}): use a new key for a new request."
             )
-        return self._handed_out(made, question, entry.seq)
+        return self._handed_out(made, question, entry)
 
-    def _handed_out(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool = False) -> LiveDecision:
+    def _handed_out(
+        self, made: DecisionMade, question: Question, entry: Entry, *, is_new: bool = False
+    ) -> LiveDecision:
         """The decision, if nothing that was logged before it leaves forbids it: the kill switch, an alarm, or shadow
         mode may have come while it was under way, or since it was first made. Else a_0, without an id."""
         is_free = made.is_baseline and made.canary is None  # the canary's two arms leave, or do not, alike
-        reason, detail = ("", "") if is_free else self._forbidden(made, question, seq, is_new=is_new)
+        reason, detail = ("", "") if is_free else self._forbidden(made, question, entry.seq, is_new=is_new)
         if reason:
             return self._safe(question, reason, detail)
-        with self._lock:
-            self._recent[made.decision_id] = made
-            if len(self._recent) > REMEMBERED:
-                self._recent.popitem(last=False)
-        return LiveDecision.of(made, question.state, seq)
+        if len(entry.text) <= LARGEST_REMEMBERED:
+            with self._lock:
+                self._recent[made.decision_id] = made
+                if len(self._recent) > REMEMBERED:
+                    self._recent.popitem(last=False)
+        return LiveDecision.of(made, question.state, entry)
 
     def _forbidden(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool) -> tuple[str, str]:
         """Why a logged decision may not leave, by a reason and a detail, as of now; empty if it may."""
@@ -501,10 +510,10 @@ class Advisor:
         with self._lock:
             if self._replica.head.seq < seq:  # of others, whose entries stand between
                 self._read_if_possible()
-            reason, detail = halt(self._replica, self.stopped)
+            reason, detail = halt(self._replica, self._stop_in_effect(fresh=not is_new))
             if not reason:
                 reason, detail = self._guarded(made, question, seq, is_new=is_new)
-            if not reason and (detail := self._replica.learner.outdated(made)):
+            if not reason and (detail := self._replica.learner.outdated(made, float(self._clock()))):
                 reason = "outdated"
             if not reason and self._failure:
                 reason, detail = "failed", self._failure
@@ -543,11 +552,14 @@ class Advisor:
             )
         with self._lock:
             found = self._recent.get(id)
-        if found is not None:
-            return found
+            if found is not None and self._replica.learner.agent.order.is_open(id):
+                return found
         entry = self._store.find(decision_key(id)) if len(id) < 400 else None
         if entry is None:
-            raise UnknownDecision(f"decision {id!r:.80} is not in this log: was it made by another advisor?")
+            raise UnknownDecision(
+                f"decision {id!r:.80} is not in this log: was it made by another advisor, or so long ago that it was "
+                "archived with its outcome?"
+            )
         if self._store.places([withheld_key(id)]):
             raise UnknownDecision(f"decision {id!r:.80} did not leave: a_0 was handed out in its place, without an id.")
         return DecisionMade.read(entry.genuine())
@@ -606,11 +618,15 @@ class Advisor:
         """The first half of `stop`: in effect when this returns, in this process. It takes no lock and waits for
         nothing. The order is for `log_stop`."""
         stop = Stopped(by=_name(by), why=_name(why), id=new_id())
-        self._latch_seq, self._latch = math.inf, stop
+        self._latches[stop.id] = stop, math.inf
         return stop
 
     def log_stop(self, stop: Stopped) -> None:
-        """The second half: into the log, for the other processes and for later."""
+        """The second half: announced to the other processes, which need not wait for the log; and into the log."""
+        try:
+            self._store.announce_stop(stop.model_dump_json())
+        except StoreError as error:
+            log.error("other processes learn of a stop from the log only: %s", error)
         try:
             try:
                 self.sync()
@@ -625,14 +641,41 @@ class Advisor:
 
     def _latch_is_logged(self, stop: Stopped, written: Appended) -> None:
         """The latch holds until the replica has applied the entry: from there on the log decides."""
-        if self._latch is stop:
-            self._latch_seq = written.entry.seq
+        if stop.id in self._latches:
+            self._latches[stop.id] = stop, written.entry.seq
 
     @property
     def stopped(self) -> Stopped | None:
-        """The stop that is in effect: the log's, or one that was ordered here and is not in this replica yet."""
-        latch, ledger = self._latch, self._replica.ledger
-        return ledger.stopped if latch is None or self._replica.head.seq >= self._latch_seq else latch
+        """The stop that is in effect: the log's, or one that was ordered and is not in this replica yet."""
+        return self._stop_in_effect(fresh=False)
+
+    def _stop_in_effect(self, *, fresh: bool) -> Stopped | None:
+        """`stopped`; without `fresh`, announcements are those that the last entry was written after. Where they cannot
+        be read, that is a stop: whether there is one cannot be told."""
+        unheard: Stopped | None = None
+        try:
+            announced = self._store.announced_stop(fresh=fresh)
+            if announced != self._heard:
+                self._hear(announced)
+        except (StoreError, ValueError) as error:
+            log.error("announcements of stops cannot be read, a_0 is played: %s", error)
+            unheard = UNHEARD
+        for id, (stop, seq) in list(self._latches.items()):
+            if self._replica.head.seq < seq:
+                return stop
+            self._latches.pop(id, None)
+        return self._replica.ledger.stopped or unheard
+
+    def _hear(self, announced: str) -> None:
+        """A stop was announced. It holds until it is in this replica; whoever hears of it logs it, if nobody has."""
+        stop = Stopped.model_validate_json(announced)
+        with self._lock:
+            if stop.id not in self._latches:
+                entry = self._store.find(f"stop:{stop.id}")
+                self._latches[stop.id] = stop, math.inf if entry is None else entry.seq
+                if entry is None:
+                    self._notes.append(stop)
+            self._heard = announced
 
     def resume(self, *, by: str, why: str) -> None:
         """Release the kill switch."""
@@ -732,6 +775,7 @@ class Advisor:
                 outcomes=ever.outcomes,
                 costs=ever.costs,
                 spent=ledger.in_window(),
+                over=tuple(ledger.over),
                 certified=ledger.certified,
                 open=len(order.open),
                 waiting=order.waiting,
@@ -894,11 +938,19 @@ class Advisor:
                 self._write(Tripped(test=alarm.test, message=str(alarm), number=replica.ledger.alarms))
         if replica.head.seq - self._snapshot_at >= self._snapshot_every and not self._store.read_only:
             self._snapshot_at = replica.head.seq  # whatever comes of it, the next attempt is as far away
-            try:
-                self.snapshot()
-            except (TetherError, OSError) as error:  # no room for it, states that cannot be saved: a restart then
-                # replays the whole log
-                log.warning("no snapshot could be saved: %s", error)
+            self.run_later(self._try_to_snapshot)
+
+    def _try_to_snapshot(self) -> None:
+        try:
+            self.snapshot()
+        except (TetherError, OSError) as error:  # no room for it, states that cannot be saved: a restart then replays
+            # the whole log
+            log.warning("no snapshot could be saved: %s", error)
+
+
+def run_now(work: Callable[[], None]) -> None:
+    """Carry out what need not be done now. A service puts a thread's `submit` in place of it: nobody waits then."""
+    work()
 
 
 def _name(text: str) -> str:

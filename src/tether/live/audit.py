@@ -1,5 +1,6 @@
 """Audits of a log: nothing was altered, every decision can be computed again, two versions can be compared."""
 
+import hashlib
 import json
 import math
 from collections import defaultdict
@@ -20,6 +21,7 @@ from tether.live.judge import Question, checked_action, judge, looked_up
 from tether.live.log.chain import Entry, Head, Store, canonical, entries_of, genesis_of
 from tether.live.records import (
     EVENTS,
+    Archived,
     Certificate,
     DecisionMade,
     Event,
@@ -63,12 +65,14 @@ class Difference:
 
 @dataclass(slots=True)
 class Replay:
-    """What a replay found. `versions` counts decisions that another version of the software had made."""
+    """What a replay found. `versions` counts decisions that another version of the software had made, `checkpoints`
+    those of archives that were compared."""
 
     decisions: int = 0
     outcomes: int = 0
     different: int = 0
     versions: int = 0
+    checkpoints: int = 0
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -85,11 +89,16 @@ def _events(store: Store, until: Head, kind: type[Kind]) -> Iterator[tuple[Entry
 
 
 def recomputed(
-    store: Store, problem: Problem, states: StateCodec | None = None, until: Head | None = None
+    store: Store,
+    problem: Problem,
+    states: StateCodec | None = None,
+    until: Head | None = None,
+    after: Callable[[Replica], None] | None = None,
 ) -> Iterator[tuple[Entry, DecisionMade, DecisionMade]]:
     """(entry, decision in it, decision computed again) up to `until` (now: the end), in the order of what they rest on.
 
-    A decision names the entry up to which its replica had read; it is computed again from exactly that prefix.
+    A decision names the entry up to which its replica had read; it is computed again from exactly that prefix. `after`
+    gets the replica after each entry.
     """
     states, until = states or StateCodec(), until or store.head()
     settings = settings_of(store)
@@ -109,12 +118,26 @@ def recomputed(
             made = DecisionMade.read(decision)
             yield decision, made, judge(replica, Question.of(made, states))[0]
         replica.apply(entry)
+        if after is not None:
+            after(replica)
 
 
 def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> Replay:
-    """Compute every decision again from the log, as it ends now, and compare bit for bit."""
+    """Compute every decision again from the log, as it ends now, and compare bit for bit; and so the checkpoints that
+    archived entries were left behind, as far as this version wrote them."""
     report, until = Replay(), store.head()
-    for entry, logged, computed in recomputed(store, problem, states, until):
+    told = {each.checkpoint: (entry.seq, each) for entry, each in _events(store, until, Archived)}
+
+    def check(replica: Replica) -> None:
+        seq, each = told.get(replica.head.seq, (0, None))
+        if each is not None and each.library == __version__:
+            report.checkpoints += 1
+            state = hashlib.sha256(replica.to_bytes()).hexdigest()
+            if state != each.state:
+                report.different += 1
+                report.differences.append(Difference(seq, "none", "checkpoint", each.state, state))
+
+    for entry, logged, computed in recomputed(store, problem, states, until, check):
         report.decisions += 1
         before, now = logged.certificate, computed.certificate
         report.versions += any(getattr(before, name) != getattr(now, name) for name in VERSIONS)

@@ -109,8 +109,8 @@ def _difference(found: KnownState, made: DecisionMade) -> str:
 
 
 def _sampled(store: Store) -> list[DecisionMade]:
-    """Decisions at evenly spaced places of the log."""
-    end = store.head().seq
-    places = np.unique(np.linspace(0, max(0, end - PER_PLACE), PLACES).astype(np.int64)).tolist()
+    """Decisions at evenly spaced places of the log, as far as it is not archived."""
+    start, end = store.archived(), store.head().seq
+    places = np.unique(np.linspace(start, max(start, end - PER_PLACE), PLACES).astype(np.int64)).tolist()
     entries = [entry for place in places for entry in store.read(place, PER_PLACE)]
     return [DecisionMade.read(entry.genuine()) for entry in entries if entry.kind == DecisionMade.kind]

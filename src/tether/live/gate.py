@@ -7,7 +7,7 @@ whose certificates it examines, and states the theorem's constants a second time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, inf, isfinite, isnan, log, nan, pi, sqrt
+from math import ceil, inf, isfinite, isnan, log, log2, nan, pi, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -45,7 +45,10 @@ SHOWN = 0.9
 """The part of a misfit of facts that a certificate must at least allow for: the gate's own may differ in rounding."""
 
 WINDOWS = (1, 2, 4, 8)
-"""Where costs drift: how long blocks are, in units of the shortest window."""
+"""Where costs drift by the decision: how long blocks are, in units of the shortest window."""
+
+POWERS = (-3, -1, 1, 3, 5)
+"""Where they drift by the second: powers of two by which blocks are longer than one decision per second asks for."""
 
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
@@ -85,16 +88,20 @@ class Terms:
     cost_range: Array | None = None  # lowest and highest reading (M, 2), where a lost cost counts as the worst one
     bounded: tuple[int, ...] = ()  # constraints whose costs lie in [0, 1], which are bounded by likelihood ratios
     drift: Array | None = None  # ρ: how far γ* may move with each decision (M,); None if costs do not drift
+    drift_per: Literal["decision", "second"] = "decision"  # or in each second
+    listed: Array | None = None  # φ of the listed actions (L, d), whose bounded costs lie in [0, 1]; None if none count
 
     @cached_property
-    def windows(self) -> tuple[int, ...]:
-        """Decisions between the beginnings of two blocks: docs/theory.md section 13. Empty without drift."""
+    def windows(self) -> tuple[float, ...]:
+        """Decisions, or seconds, between the beginnings of two blocks: theory, section 13. Empty without drift."""
         if self.drift is None:
             return ()
         limits = zip(self.noise.tolist(), self.drift.tolist(), strict=True)
         pace = min(sigma / (rho * self.feature_norm) for sigma, rho in limits if rho > 0.0)
-        shortest = max(8, ceil(min(pace * sqrt(self.stages), 1e15) ** (2.0 / 3.0)))
-        return tuple(shortest * times for times in WINDOWS)
+        length = min(pace * sqrt(self.stages), 1e15) ** (2.0 / 3.0)
+        if self.drift_per == "second":
+            return tuple(2.0 ** (ceil(log2(length)) + power) for power in POWERS)
+        return tuple(float(max(8, ceil(length)) * times) for times in WINDOWS)
 
     @cached_property
     def exact(self) -> bool:
@@ -749,9 +756,11 @@ class Gate:
     """Sums and facts of its own, and the check. `gram` (G, d, d) starts at λI, `moment` (G, M, d) at 0.
 
     Where costs drift there are sums for each of 2K blocks, (G, 2K, …): of window k those that began at the last two
-    multiples of it, in the places 2k and 2k + 1. `begun` (G, 2K) is the decision that each began with, -1 while there
-    is none; `ages` (G, 2K, 3) sums ‖φ‖²aᵏ over its outcomes, k = 0, 1, 2, with ages a in decisions up to `clock` (G,);
-    `using` (G,) is the block that certificates rest on.
+    multiples of it, in the places 2k and 2k + 1. `begun` (G, 2K) is the decision that each began with, or, where drift
+    is per second, the time since `origin` (G,), the first stamp (NaN before there is one); -1 while there is none.
+    `ages` (G, 2K, 3) sums ‖φ‖²aᵏ over its outcomes, k = 0, 1, 2, with ages a up to `clock` (G,), the latest decision;
+    `using` (G,) is the block that certificates rest on. `asked_at` is the time of the decision that is examined, None
+    for the clock's.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -766,11 +775,16 @@ class Gate:
         self.scale = np.ones(places)  # ‖φ‖² of the first feature (1 if that is 0)
         self.count = np.zeros(places, dtype=np.int64)
         self.lost = np.zeros(terms.stages, dtype=np.int64)  # costs that were never measured
-        self.begun = np.full(places, -1, dtype=np.int64)
+        self.begun = np.full(places, -1.0)
         self.ages = np.zeros((*places, 3))
         self.using = np.zeros(terms.stages, dtype=np.int64)
-        self.clock = np.zeros(terms.stages, dtype=np.int64)
-        self.ahead = terms.windows[0] // 8 if terms.windows else 0  # certificates hold for so many decisions more
+        self.clock = np.zeros(terms.stages)
+        self.origin = np.full(terms.stages, nan if terms.drift_per == "second" else 0.0)
+        self.asked_at: float | None = None
+        # certificates hold for so many decisions more, or seconds
+        self.ahead = terms.windows[0] / 8.0 if terms.windows else 0.0
+        if terms.drift_per == "decision":
+            self.ahead = float(int(self.ahead))
         self.facts: ExactFacts | WeighedFacts
         self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
         self.yes_no = YesNo(terms.bounded, terms.stages, d, terms.feature_norm, float(terms.gamma_norm.max()))
@@ -780,7 +794,7 @@ class Gate:
     def arrays(self) -> dict[str, Array]:
         """The state, by name: what a snapshot keeps."""
         names = ["gram", "moment", "gram_rest", "moment_rest", "bias", "scale", "count", "lost"]
-        names += ["begun", "ages", "using", "clock"] if self.terms.windows else []
+        names += ["begun", "ages", "using", "clock", "origin"] if self.terms.windows else []
         mine = {name: getattr(self, name) for name in names}
         mine |= {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
         return mine | {f"yes_no.{name}": getattr(self.yes_no, name) for name in self.yes_no.names}
@@ -800,52 +814,83 @@ class Gate:
         """The learner's γ̂ (K, d) for the next outcome of each bounded cost, which nobody has been handed yet."""
         self.yes_no.guess[self._stage(step)] = gamma
 
-    def tick(self) -> None:
-        """One decision more, where costs drift: all outcomes are one decision older."""
-        self.clock += 1
-        self.ages[..., 2] += 2.0 * self.ages[..., 1] + self.ages[..., 0]
-        self.ages[..., 1] += self.ages[..., 0]
+    def tick(self, time: float | None = None) -> None:
+        """One decision more, where costs drift: outcomes grow older by one, or up to its stamp if no later one has
+        come. A decision without a stamp moves nothing."""
+        if self.terms.drift_per == "second":
+            if time is None or not isfinite(time):
+                return
+            if isnan(self.origin[0]):
+                self.origin[:] = time
+            older = max(time - float(self.origin[0]) - float(self.clock[0]), 0.0)
+            self.clock[:] = max(time - float(self.origin[0]), float(self.clock[0]))
+        else:
+            older = 1.0
+            self.clock += 1.0
+        self.ages[..., 2] += older * older * self.ages[..., 0] + 2.0 * older * self.ages[..., 1]
+        self.ages[..., 1] += older * self.ages[..., 0]
         self._begin()
         self._solved.clear()
 
     def _begin(self) -> None:
-        """Empty the block of each window whose turn it is: what it held is two windows old."""
-        now = int(self.clock[0])
+        """Empty the blocks that are not of the last two turns of their window: what they held is too old."""
         for k, window in enumerate(self.terms.windows):
-            if now % window == 0:
-                block = (slice(None), 2 * k + now // window % 2)
+            turn = int(self.clock[0] // window)
+            for each in (turn - 1, turn):
+                block = (slice(None), 2 * k + each % 2)
+                if each < 0 or self.begun[0, block[1]] == each * window:
+                    continue
                 self.gram[block] = self.terms.ridge * np.eye(self.terms.dimension)
                 for sums in (self.moment, self.gram_rest, self.moment_rest, self.bias, self.ages, self.count):
                     sums[block] = 0
-                self.scale[block], self.begun[block] = 1.0, now
+                self.scale[block], self.begun[block] = 1.0, each * window
 
-    def use(self, stage: int, window: int, since: int) -> None:
-        """Certificates of this stage rest on the block of this window that began with decision `since`. Any is valid;
-        one that is not here lets nothing pass."""
+    def use(self, stage: int, window: float, since: float) -> None:
+        """Certificates of this stage rest on the block of this window that began with decision `since`, or then. Any is
+        valid; one that is not here lets nothing pass."""
         found = [2 * k + i for k, w in enumerate(self.terms.windows) if w == window for i in range(2)]
-        found = [block for block in found if self.begun[stage, block] == since]
+        found = [block for block in found if self.begun[stage, block] + self._first(stage) == since]
         self.using[stage] = found[0] if found else -1
         self._solved.pop(stage, None)
+
+    def _first(self, stage: int) -> float:
+        """The first stamp; before there is one, that of the decision that is examined, or 0."""
+        first = float(self.origin[stage])
+        return first if not isnan(first) else self.asked_at or 0.0
+
+    def look_at(self, time: float | None) -> None:
+        """The decision that is examined is made at this time; None: at the clock's."""
+        self.asked_at = time
+        self._solved.clear()
+
+    def _lead(self, stage: int) -> float:
+        """How long after the clock, or before it, the decision is made: by so much all outcomes are older, at most."""
+        if self.asked_at is None or self.terms.drift_per == "decision" or isnan(self.origin[stage]):
+            return 0.0
+        return abs(self.asked_at - float(self.origin[stage]) - float(self.clock[stage]))
 
     def _drift(self, stage: int, j: int) -> Drift | None:
         """What a certificate of this stage must say of the drift."""
         if self.terms.drift is None:
             return None
-        block = int(self.using[stage])
-        until = int(self.clock[stage]) + self.ahead
-        return Drift(float(self.terms.drift[j]), self.terms.windows[block // 2], int(self.begun[stage, block]), until)
+        block, per = int(self.using[stage]), self.terms.drift_per
+        since, made = self._first(stage) + float(self.begun[stage, block]), float(self.clock[stage])
+        if per == "second":
+            made = self.asked_at if self.asked_at is not None else made + self._first(stage)
+        return Drift(float(self.terms.drift[j]), self.terms.windows[block // 2], since, made + self.ahead, per)
 
-    def _places(self, stage: int, at: int | None) -> list[Place]:
+    def _places(self, stage: int, at: float | None) -> list[Place]:
         """Where the outcome of decision `at` counts: in its stage, or in the blocks that had begun by then."""
         if not self.terms.windows:
             return [stage]
         begun = self.begun[stage]
-        return [(stage, int(block)) for block in np.flatnonzero((begun >= 0) & (begun <= (-1 if at is None else at)))]
+        when = -1.0 if at is None else at - float(self.origin[stage])  # NaN, too, is in no block
+        return [(stage, int(block)) for block in np.flatnonzero((begun >= 0.0) & (begun <= when))]
 
-    def add(self, step: int, feature: Array, cost: Array | None, at: int | None = None) -> None:
+    def add(self, step: int, feature: Array, cost: Array | None, at: float | None = None) -> None:
         """One cost z (M,) of φ (d,), in its turn; None if it was lost: in the worst case half its range off.
 
-        `at` is the number of its decision, which matters where costs drift.
+        `at` is the number of its decision, or its stamp, which matters where costs drift.
         """
         stage, off = self._stage(step), self.terms.misfit
         self._solved.pop(stage, None)
@@ -865,7 +910,7 @@ class Gate:
             self.bias[place] += off**2
             self.count[place] += 1
             if at is not None and self.terms.windows:
-                age = float(self.clock[stage] - at)
+                age = float(self.clock[stage] - (at - self.origin[stage]))
                 self.ages[place] += norm2 * np.array([1.0, age, age * age])
 
     def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
@@ -1018,8 +1063,12 @@ class Gate:
         rows = rows.and_also(actions.phi_0, *start).and_also(parts.away / parts.total, 0.0, 1.0)
         events = terms.stages * len(terms.threshold) / terms.confidence
         least = self.yes_no.least_likelihood(stage, k, events)
-        own, reached = self.yes_no.proven(rows, point.feature, least, self.yes_no.guess[stage, k])
-        doubt, gap = max(own - reached, 0.0) + SOLVED, tau if terms.error is None else tau - declared
+        guess = self.yes_no.guess[stage, k]
+        own, reached = self.yes_no.proven(rows, point.feature, least, guess)
+        if terms.listed is not None and len(terms.listed) and not (own <= tau and shown.bound >= reached - SOLVED):
+            rows = rows.and_boxes(terms.listed)  # it may rest on them; most do not, and are examined faster
+            own, reached = self.yes_no.proven(rows, point.feature, least, guess)
+        doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
         why = ""
         if not (isfinite(own) and isfinite(reached) and isfinite(shown.bound)):
             why = "a bound is not finite, or the safe cost contradicts the data"
@@ -1147,9 +1196,9 @@ class Gate:
         if isinstance(place, int) or self.terms.drift is None:
             return sums
         weight, age, square = self.ages[place].tolist()
-        moved = self.terms.drift * sqrt(square + 2.0 * self.ahead * age + self.ahead**2 * weight)
-        windows = self.terms.windows
-        turn = int(self.begun[place]) // windows[place[1] // 2] + 1
+        more, windows = self._lead(place[0]) + self.ahead, self.terms.windows
+        moved = self.terms.drift * sqrt(square + 2.0 * more * age + more**2 * weight)
+        turn = self.begun[place] / windows[place[1] // 2] + 1.0
         return sums._replace(bias=(np.sqrt(sums.bias) + moved) ** 2, split=len(windows) * turn**2 * pi**2 / 6.0)
 
 

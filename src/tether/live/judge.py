@@ -142,14 +142,15 @@ def _examined(
 ) -> tuple[Decision, Verdict | None, Objection]:
     """The learner's proposal, cut for its margin in guarded mode, the gate's verdict, and what speaks against it."""
     coin = coin_of(question.id) if learner.agent.mixes else 0.0
-    proposal, objection = proposal_of(learner.propose(question.step, question.state, known, coin)), ("", "")
-    if proposal.is_baseline:
-        return proposal, None, objection
-    if ledger.mode == "guarded":
-        proposal, short = with_margin(proposal, known, learner.problem, ledger.guards.margin_share, coin)
-        objection = ("margin", short) if short else objection
-    drawn = None if proposal.mixture is None else Drawn(proposal.mixture, coin)
-    verdict = learner.gate.check(question.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
+    with learner.at(question.now):
+        proposal, objection = proposal_of(learner.propose(question.step, question.state, known, coin)), ("", "")
+        if proposal.is_baseline:
+            return proposal, None, objection
+        if ledger.mode == "guarded":
+            proposal, short = with_margin(proposal, known, learner.problem, ledger.guards.margin_share, coin)
+            objection = ("margin", short) if short else objection
+        drawn = None if proposal.mixture is None else Drawn(proposal.mixture, coin)
+        verdict = learner.gate.check(question.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
     return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection
 
 
@@ -234,7 +235,7 @@ def _first_objection(replica: Replica, question: Question, proposal: Decision | 
     rate = guards.over_rate(ledger.mode, ledger.others() + question.under_way)
     if rate:
         return "rate", rate
-    budget = guards.over_budget(ledger.in_window(), tuple(shown.bound for shown in proposal.evidence))
+    budget = guards.over_budget(ledger.claimed(question.under_way), tuple(shown.bound for shown in proposal.evidence))
     return ("budget", budget) if budget else ("", "")
 
 

@@ -52,19 +52,28 @@ class Item:
 
 def merge(sources: Sequence[Store], into: Store, problem: Problem, states: StateCodec | None = None) -> Merged:
     """Take the outcomes of these logs into another one, as old data. All is checked before anything is written."""
-    states, used, lost, waits_for = states or StateCodec(), [0] * len(sources), 0, ""
-    sites = [list(_decisions(store, site, problem)) for site, store in enumerate(sources)]
-    rows = dict[str, OldData]()
+    for site, store in enumerate(sources):
+        _check_site(store, site, problem)
+    sites = [list(decisions(store, site)) for site, store in enumerate(sources)]
+    names = [store.identity() for store in sources]
+    return take(sites, names, into, problem, states or StateCodec(), "merge of " + ", ".join(names))
+
+
+def take(
+    sites: list[list[Item]], names: list[str], into: Store, problem: Problem, states: StateCodec, source: str
+) -> Merged:
+    """Decisions of logs with these identities, site by site, into another log, up to the first without an outcome."""
+    used, lost, waits_for, rows = [0] * len(sites), 0, "", dict[str, OldData]()
     for item in in_order(*sites):
         if item.outcome is None:
-            waits_for = f"{item.id} of {sources[item.site].identity()}"
+            waits_for = f"{item.id} of {names[item.site]}"
             break
         used[item.site] += 1
         if isinstance(item.outcome, OutcomeLost):
             lost += 1
             continue
         _check_feature(problem, states, item.outcome)
-        key = f"merged:{sources[item.site].identity()}:{item.id}"
+        key = f"merged:{names[item.site]}:{item.id}"
         seen = item.outcome
         after = None if problem.horizon == 1 else states.decode(seen.next_state)
         rows[key] = OldData(seen.feature, seen.cost, seen.reward, seen.step, states.decode(seen.state), after)
@@ -75,13 +84,13 @@ def merge(sources: Sequence[Store], into: Store, problem: Problem, states: State
         )
     drafts, pending = [], iter(rows.items())
     while part := dict(islice(pending, MOST_ROWS)):
-        drafts += keyed_drafts(into, problem, states, part, "merge of " + ", ".join(s.identity() for s in sources))
+        drafts += keyed_drafts(into, problem, states, part, source)
     new = sum(len(each.entry.body["rows"]) for each in append_in_turn(into, drafts) if each.fresh)
     return Merged(tuple(len(site) for site in sites), tuple(used), new, lost, waits_for)
 
 
-def _decisions(store: Store, site: int, problem: Problem) -> Iterator[Item]:
-    """The decisions of one log that left, in its order, at times that never go back."""
+def _check_site(store: Store, site: int, problem: Problem) -> None:
+    """Refuse a log that is empty, or about another problem."""
     settings, here = settings_of(store), fingerprint(problem)
     if settings is None:
         raise InputError(f"log {site} ({store.identity()}) has no entries: there is nothing to merge.")
@@ -91,6 +100,10 @@ def _decisions(store: Store, site: int, problem: Problem) -> Iterator[Item]:
                 f"log {site} ({store.identity()}) is about another problem: its {name} is "
                 f"{settings.problem.get(name)}, here it is {value}. Only sites with one γ* can share what they measure."
             )
+
+
+def decisions(store: Store, site: int = 0) -> Iterator[Item]:
+    """The decisions of one log that left, in its order, at times that never go back."""
     entries = list(entries_of(store, store.head()))
     ends = {entry.body["decision_id"]: entry for entry in reversed(entries) if entry.kind in END}
     latest = 0.0

@@ -80,7 +80,8 @@ class Guards:
         live_rate: the same for live mode; 1 is no limit.
         rate_window: how many decisions the rates look back on, at most `LONGEST`; also on those from before it was set.
         budget: largest sum of observed costs, one per constraint (or one number for all); None is no limit. A recorded
-            outcome without a cost counts as τ. Once a proposal's bound no longer fits, a_0 is played.
+            outcome without a cost counts as τ, a decision without an outcome as its bound. Once a proposal's bound no
+            longer fits, a_0 is played.
         budget_window: the same for the budget, in outcomes; None is all of them.
         max_age: seconds after which an observation is too old to act on; None does not ask. With a limit, a request
             without `observed_at` counts as too old.
@@ -153,8 +154,8 @@ class Guards:
             if not spent[j] + bounds[j] <= limit:
                 span = f"the last {self.budget_window} outcomes" if self.budget_window else "all outcomes"
                 return (
-                    f"cost {j} of {span} adds up to {spent[j]:.6g}; a bound of {bounds[j]:.6g} more passes the budget "
-                    f"{limit:.6g}"
+                    f"cost {j} of {span}, and bounds of decisions without one, add up to {spent[j]:.6g}; a bound of "
+                    f"{bounds[j]:.6g} more passes the budget {limit:.6g}"
                 )
         return ""
 

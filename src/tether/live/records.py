@@ -576,6 +576,28 @@ class Withheld(Event):
         return (withheld_key(self.decision_id),)
 
 
+class Archived(Event):
+    """Entries up to `last`, whose hash is `hash`, are in the archive's `files` (name -> SHA-256 of its bytes).
+
+    `state` is the SHA-256 of the snapshot after entry `checkpoint`, from which a restart goes on: learner, gate and
+    ledger, as `library` writes them. `signature` is the HMAC of all this (`archive.signature`), empty without a key.
+    """
+
+    kind: ClassVar[str] = "archived"
+
+    last: NonNegativeInt
+    hash: str
+    files: dict[str, str]
+    checkpoint: NonNegativeInt
+    state: str
+    library: str
+    signature: str = ""
+
+    def keys(self) -> tuple[str, ...]:
+        """A prefix is archived once."""
+        return (f"archived:{self.last}",)
+
+
 class Configured(Event):
     """What an advisor was started with, where that differs from the last time: all that a replay needs to know.
 
@@ -610,6 +632,7 @@ EVENTS: dict[str, type[Event]] = {
         WarmStarted,
         GateRefused,
         Withheld,
+        Archived,
         Configured,
     )
 }
@@ -656,16 +679,18 @@ class LiveDecision(DecisionMade):
     `proposed` is what the learner wanted; in shadow mode, or when something objected, `action` is a_0 all the same,
     `reason` says what objected, and `proposal` is the certificate of what was proposed. `logged` is False if the log
     could not be written: then the action is a_0, `id` is empty and no outcome can be recorded. `state` is the state as
-    the log gives it back, no longer as JSON, and `seq` the entry of the log.
+    the log gives it back, no longer as JSON, `seq` the entry of the log, and `text` what stands there.
     """
 
     state: Any
     seq: int = 0
+    text: str = Field(default="", exclude=True, repr=False)
 
     @classmethod
-    def of(cls, record: DecisionMade, state: State, seq: int = 0) -> Self:
+    def of(cls, record: DecisionMade, state: State, entry: Entry | None = None) -> Self:
         """A record with its state as an object, and its place in the log."""
-        return cls.trusted(**{**vars(record), "state": state, "seq": seq})
+        seq, text = (0, "") if entry is None else (entry.seq, entry.text)
+        return cls.trusted(**{**vars(record), "state": state, "seq": seq, "text": text})
 
     @property
     def id(self) -> str:
@@ -700,8 +725,9 @@ class Status:
     whose costs have no effect yet, because earlier decisions are open: those `waiting_for` (one per step), the oldest
     made at `waiting_since` (seconds since 1970, 0 if nothing waits). `baseline` and `proposed` are how many decisions
     played a_0 and how many wanted something else, `unsynced` entries of the log that wait for others. `model_hash` is
-    of step 0. `uplift` is what the proposals gain over a_0, since the last change of mode. `failure` says that the
-    problem's functions failed, so that the log cannot be followed.
+    of step 0. `spent` (M,) are the costs in the budget's window, `over` (M,) counts those measured above τ. `uplift` is
+    what the proposals gain over a_0, since the last change of mode. `failure` says that the problem's functions failed,
+    so that the log cannot be followed.
     """
 
     mode: str
@@ -718,6 +744,7 @@ class Status:
     outcomes: int
     costs: int
     spent: tuple[float, ...]
+    over: tuple[int, ...]
     certified: float
     open: int
     waiting: int

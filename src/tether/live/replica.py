@@ -7,8 +7,8 @@ import struct
 import zipfile
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from math import isfinite, sqrt
@@ -25,7 +25,7 @@ from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
 from tether.kernels.model import ALL, STATE
 from tether.live.gate import Gate, Terms, WeighedFacts
-from tether.live.log.chain import Entry, Head, Store, genesis_of
+from tether.live.log.chain import Entry, Head, Store, genesis_of, is_end
 from tether.live.policy import LONGEST, Criteria, Guards, Mode
 from tether.live.records import (
     EDITION,
@@ -149,7 +149,7 @@ class Learner:
                 feature, safe = np.array(event.feature), event.is_baseline
                 self.agent.expect(event.decision_id, event.step, feature, event.decided_at, is_baseline=safe)
                 if self.agent.blocks is not None:
-                    self.gate.tick()
+                    self.gate.tick(event.decided_at)
                     self._aged()
             elif kind is OutcomeRecorded:
                 self.learn(event, event.decision_id)
@@ -210,15 +210,36 @@ class Learner:
             weigh_alike(self.gate, self.agent)
         self._hashes.clear()
 
-    def outdated(self, made: DecisionMade) -> str:
-        """Why the bounds of a decision no longer hold: costs drift, and too many others were made since. Else empty.
+    def outdated(self, made: DecisionMade, now: float) -> str:
+        """Why the bounds of a decision no longer hold: costs drift, and too many others were made since, or too much
+        time has passed. Else empty.
 
         Those of what was proposed, so that both arms of a comparison leave, or do not, alike.
         """
         drift, blocks = (made.proposal or made.certificate).limits[0].drift, self.agent.blocks
-        if drift is None or blocks is None or int(blocks.clock[0]) - 1 <= drift.until:
+        if drift is None or blocks is None:
             return ""
-        return f"costs drift: its bounds hold up to decision {drift.until}, but {int(blocks.clock[0])} have been made"
+        if blocks.per_second:
+            late = now - drift.until
+            return "" if late <= 0.0 else f"costs drift: its bounds held up to {drift.until:.3f}, {late:.3f} s ago"
+        if blocks.clock[0] - 1.0 <= drift.until:
+            return ""
+        return f"costs drift: its bounds hold up to decision {drift.until:g}, but {blocks.clock[0]:g} have been made"
+
+    @contextmanager
+    def at(self, time: float) -> Iterator[None]:
+        """What is proposed and examined within is for a decision at this time. It matters where drift is per second."""
+        if self.agent.blocks is None or not self.agent.blocks.per_second:
+            yield
+            return
+        self._proposed.clear()
+        try:
+            with self.agent.at(time):
+                self.gate.look_at(time)
+                yield
+        finally:
+            self._proposed.clear()
+            self.gate.look_at(None)
 
     def _aged(self) -> None:
         """Where costs drift, bounds change with every decision: tell the gate which block they rest on now."""
@@ -386,6 +407,8 @@ def terms_of(agent: SlucbQvi) -> Terms:
         dimension=int(problem.dimension),
         ridge=float(agent.costs.ridge),
         drift=np.array(problem.drift) if any(problem.drift) else None,
+        drift_per=problem.drift_per,
+        listed=problem.listed_features() if any(problem.bounded) else None,
     )
 
 
@@ -472,15 +495,15 @@ class Window:
     def append(self, value: float) -> None:
         """One number more; the oldest one leaves the window."""
         self.values.append(value)
-        self._units += self._in_units(value)
+        self._units += in_units(value)
         if len(self.values) > self.size:
-            self._units -= self._in_units(self.values[-1 - self.size])
+            self._units -= in_units(self.values[-1 - self.size])
 
     def resize(self, size: int) -> None:
         """Look at the last `size` numbers from now on."""
         if size != self.size:
             self.size = size
-            self._units = sum(map(self._in_units, islice(reversed(self.values), size)))
+            self._units = sum(map(in_units, islice(reversed(self.values), size)))
 
     def sum(self) -> float:
         """The sum over the window, rounded once."""
@@ -493,11 +516,13 @@ class Window:
     def take_text(self, text: str) -> None:
         """The reverse of `to_text`."""
         self.values.extend(np.frombuffer(b64decode(text), self.dtype).tolist())
-        self._units = sum(map(self._in_units, islice(reversed(self.values), self.size)))
+        self._units = sum(map(in_units, islice(reversed(self.values), self.size)))
 
-    def _in_units(self, value: float) -> int:
-        top, bottom = value.as_integer_ratio()
-        return top * (self.unit // bottom)
+
+def in_units(value: float) -> int:
+    """A double as an integer, in units of the smallest one."""
+    top, bottom = value.as_integer_ratio()
+    return top * (Window.unit // bottom)
 
 
 class Ledger:
@@ -508,7 +533,8 @@ class Ledger:
     newest time of a decision, `certified` the share of D(s) that was certified when last looked at. `began` is the
     entry that set `since` to zero: decisions that rest on an older one belong to the time before. `orders` counts what
     people ordered, which tells whether an order was given since the ledger was read. `uplift` compares the canary's two
-    arms since then.
+    arms since then. `open` holds, for each decision without an outcome, what it may cost at most (M,); `over` (M,)
+    counts measured costs above τ.
     """
 
     def __init__(self, threshold: tuple[float, ...]) -> None:
@@ -525,6 +551,9 @@ class Ledger:
         self.recent = Window(self.guards.rate_window - 1, "u1")
         self.spent = tuple(Window(0) for _ in threshold)
         self.total = [0.0] * len(threshold)
+        self.over = [0] * len(threshold)
+        self.open: dict[str, list[float]] = {}
+        self._open_units = [0] * len(threshold)  # their sums, exact as in a `Window`
         self.ever, self.since, self.began = self._zero(), self._zero(), 0
         self.uplift = Uplift()
         self._folds: dict[type, Callable[[int, Any], None]] = {
@@ -559,6 +588,7 @@ class Ledger:
                     self._compare_anew()
                 self.uplift.expect(made.decision_id, made.canary, played=not made.is_baseline)
         self.recent.append(int(not made.is_baseline))
+        self._expect(made.decision_id, [limit.bound for limit in made.certificate.limits])
         if made.certified is not None:
             self.certified = made.certified
         if made.decided_at is not None:
@@ -568,16 +598,41 @@ class Ledger:
         self.ever.seen(outcome)
         if outcome.rests_on >= self.began:
             self.since.seen(outcome)
-        cost = [min(tau, 1e300) for tau in self.threshold] if outcome.cost is None else outcome.cost
-        for j, z in enumerate(cost):
-            self.spent[j].append(z)
-            self.total[j] += z
+        self._settle(outcome.decision_id)
+        self._spend(outcome.cost)
         self.uplift.settle(outcome.decision_id, outcome.reward, outcome.cost)
 
     def _lost(self, _: int, lost: OutcomeLost) -> None:
+        if self._settle(lost.decision_id):
+            self._spend(None)
         self.uplift.settle(lost.decision_id, None, None)
 
+    def _expect(self, id: str, bounds: list[float]) -> None:
+        """A decision costs its bound at most; where that is unknown, as of a_0 without a declared cost, τ."""
+        known = [bound if bound <= tau else tau for bound, tau in zip(bounds, self._finite_threshold(), strict=True)]
+        self.open[id] = known
+        for j, bound in enumerate(known):
+            self._open_units[j] += in_units(bound)
+
+    def _settle(self, id: str) -> bool:
+        """Whether this decision had no outcome until now."""
+        bounds = self.open.pop(id, None)
+        for j, bound in enumerate(bounds or ()):
+            self._open_units[j] -= in_units(bound)
+        return bounds is not None
+
+    def _spend(self, cost: Sequence[float] | None) -> None:
+        """A cost was measured; None was not, and counts as τ."""
+        for j, z in enumerate(self._finite_threshold() if cost is None else cost):
+            self.spent[j].append(z)
+            self.total[j] += z
+            self.over[j] += cost is not None and z > self.threshold[j]
+
+    def _finite_threshold(self) -> list[float]:
+        return [min(tau, 1e300) for tau in self.threshold]
+
     def _withheld(self, _: int, note: Withheld) -> None:
+        self._settle(note.decision_id)  # what acted in its place is in no log
         self.ever.baseline += not note.is_baseline  # what acted was a_0
         self.since.baseline += not note.is_baseline
         self.uplift.withdraw(note.decision_id)
@@ -630,6 +685,12 @@ class Ledger:
             return tuple(self.total)
         return tuple(window.sum() for window in self.spent)
 
+    def claimed(self, under_way: int) -> tuple[float, ...]:
+        """What is spent of the budget, or may be (M,): observed costs, bounds of decisions without an outcome, and τ
+        for each of those `under_way`."""
+        parts = zip(self.in_window(), self._open_units, self.threshold, strict=True)
+        return tuple(spent + owed / Window.unit + under_way * tau for spent, owed, tau in parts)
+
     def others(self) -> int:
         """How many of the decisions before the next one, in its window, did not play a_0."""
         return int(self.recent.sum())
@@ -674,7 +735,7 @@ class Ledger:
         events = {name: None if (event := getattr(self, name)) is None else event.model_dump() for name in HELD}
         windows = {"recent": self.recent.to_text(), "spent": [window.to_text() for window in self.spent]}
         counts = {"ever": asdict(self.ever), "since": asdict(self.since), "uplift": self.uplift.to_json()}
-        return {**plain, **events, **windows, **counts}
+        return {**plain, **events, **windows, **counts, "open": self.open}
 
     @classmethod
     def from_json(cls, threshold: tuple[float, ...], saved: dict[str, Any]) -> Self:
@@ -691,6 +752,8 @@ class Ledger:
         ledger.recent.take_text(saved["recent"])
         for window, text in zip(ledger.spent, saved["spent"], strict=True):
             window.take_text(text)
+        for id, bounds in saved["open"].items():
+            ledger._expect(id, bounds)
         return ledger
 
     def to_bytes(self) -> bytes:
@@ -698,7 +761,7 @@ class Ledger:
         return json.dumps(self.to_json(), sort_keys=True).encode()
 
 
-PLAIN = ("mode", "alarms", "orders", "latest", "certified", "total", "began")
+PLAIN = ("mode", "alarms", "orders", "latest", "certified", "total", "over", "began")
 HELD = ("settings", "stopped", "tripped")
 
 
@@ -725,6 +788,8 @@ class Replica:
             )
         if event is None and entry.kind in EVENTS:
             event = event_of(entry)
+        if isinstance(event, OutcomeRecorded) and not self.learner.agent.order.is_open(event.decision_id):
+            event = None  # a second one, of a process that slept until the first was archived, and its key with it
         self.learner.apply(entry.seq, event)
         self.ledger.apply(entry.seq, event)
         self.head = Head(entry.seq, entry.hash)
@@ -737,7 +802,7 @@ class Replica:
             page = store.read(self.head.seq, limit)
             for entry in page:
                 self.apply(entry.genuine())
-            if len(page) < limit:
+            if is_end(page, limit):
                 break
         return self.head.seq - before
 
@@ -781,8 +846,9 @@ def settings_of(store: Store) -> Configured | None:
         )
     if first.body.get("edition") != EDITION:
         raise InputError(
-            "this log was started by another version of Tether, whose entries mean something else. Read it with that "
-            "version, or start a new log and hand the old data to warm_start."
+            "this log was started by another version of Tether, whose entries mean something else. `tether audit "
+            "migrate` takes what a log of edition 3 measured into a new one; else start a new log, and hand the old "
+            "data to warm_start."
         )
     return Configured.read(first)
 

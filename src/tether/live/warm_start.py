@@ -1,8 +1,10 @@
 """Warm start: data from before the log, checked row by row. The cost model needs only (φ, z), no propensities."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -210,8 +212,23 @@ def _without_known(store: Store, keyed: dict[str, Measured], duplicates: Duplica
 
 
 def _measured(row: Measured) -> str:
-    """What makes a row this row: all but what was declared of a_0, which may change for the same measurement."""
-    return canonical(row.model_dump(mode="json", exclude={"safe_feature", "safe_cost"}))
+    """What makes a row this row: all but what was declared of a_0, which may change for the same measurement, and but
+    for how its states are spelled: another export of the same table says "1", 1.0 or −0.0."""
+    told = row.model_dump(mode="json", exclude={"safe_feature", "safe_cost"})
+    return canonical(told | {name: plainly_spelled(told[name]) for name in ("state", "next_state")})
+
+
+def plainly_spelled(state: Any) -> Any:
+    """A state in which equal numbers are written alike, also within strings."""
+    if isinstance(state, list):
+        return [plainly_spelled(part) for part in state]
+    if isinstance(state, dict):
+        return {name: plainly_spelled(part) for name, part in state.items()}
+    if isinstance(state, str):
+        with suppress(ValueError):
+            number = float(state)
+            state = number if math.isfinite(number) else state
+    return int(state) if isinstance(state, float) and state.is_integer() else state
 
 
 def _drafts(keyed: dict[str, Measured], source: str, batch: str) -> list[Draft]:

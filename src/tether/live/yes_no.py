@@ -18,6 +18,9 @@ ULP = 2.0**-52
 ATOMS = 128
 """Groups of outcomes with near features; by Jensen, any grouping is valid."""
 
+MORE = 0.0625
+"""Bounds rest on the outcomes of the last renewal, which is due once there are so many more of them, as a part."""
+
 SAME = 1e-24
 """Squared distance, in units of the squared feature norm, below which two features are one."""
 
@@ -59,6 +62,13 @@ class Rows(NamedTuple):
         none = np.append(self.hits, 0.0), np.append(self.misses, 0.0)
         return Rows(np.vstack([self.features, feature]), *ends, *none, self.blur)
 
+    def and_boxes(self, features: Array) -> "Rows":
+        """A row more for each of these (L, d), whose cost lies in [0, 1]."""
+        none, ones = np.zeros(len(features)), np.ones(len(features))
+        ends = np.append(self.low, none), np.append(self.high, ones)
+        seen = np.append(self.hits, none), np.append(self.misses, none)
+        return Rows(np.vstack([self.features, features]), *ends, *seen, self.blur)
+
 
 class Proven(NamedTuple):
     """An upper bound, and the cost that some γ in the confidence set has there but for rounding: no bound is below."""
@@ -72,12 +82,12 @@ class YesNo:
 
     Entries 2a and 2a + 1 of `sums` (G, K, 2 ATOMS, d) and `weight` (G, K, 2 ATOMS) belong to atom a: Σ zφ and
     Σ (1 − z)φ, Σ z and Σ (1 − z). `evidence` (G, K, 2) is Λ of the learner's guesses and of the plain frequency of
-    accidents.
+    accidents. Bounds rest on what `used_…` holds: all this as of the last renewal.
     """
 
     names = (
         "sums", "weight", "atoms", "total", "accidents", "evidence", "guess", "closest",
-        "facts", "fact_cost", "fact_count",
+        "used_sums", "used_weight", "used_total", "used_evidence", "facts", "fact_cost", "fact_count",
     )  # fmt: skip
 
     def __init__(self, bounded: Sequence[int], stages: int, dimension: int, norm: float, reach: float) -> None:
@@ -86,6 +96,8 @@ class YesNo:
         self.sums, self.weight = np.zeros((*cells, 2 * ATOMS, dimension)), np.zeros((*cells, 2 * ATOMS))
         self.atoms, self.fact_count = np.zeros(cells, dtype=np.int64), np.zeros(cells, dtype=np.int64)
         self.total, self.accidents, self.evidence = np.zeros(cells), np.zeros(cells), np.zeros((*cells, 2))
+        self.used_sums, self.used_weight = np.zeros_like(self.sums), np.zeros_like(self.weight)
+        self.used_total, self.used_evidence = np.zeros(cells), np.zeros(cells)
         self.guess = np.zeros((*cells, dimension))  # γ̂ for the next outcome
         self.closest = np.tile([0.0, 0.0, -1.0], (*cells, 1))  # two atoms, and what merging them would lose
         self.facts = np.zeros((*cells, 2 * dimension, dimension))
@@ -108,7 +120,8 @@ class YesNo:
                 z = float(cost[j])
                 self.evidence[stage, k] += z * np.log(q) + (1.0 - z) * np.log(1.0 - q)
                 self._count((stage, k), feature, z)
-        self.forget_rows(stage)
+                if self.total[stage, k] >= (1.0 + MORE) * self.used_total[stage, k]:
+                    self._renew((stage, k))
 
     def _guessed(self, stage: int, k: int, feature: Array) -> Array:
         """Both guesses of z: ⟨γ̂, φ⟩, kept 1/(2n + 2) away from 0 and 1, and (Σz + ½)/(n + 1)."""
@@ -142,6 +155,12 @@ class YesNo:
         for side, part in enumerate((z, 1.0 - z)):
             self.weight[cell][2 * place + side] += part
             self.sums[cell][2 * place + side] += part * feature
+
+    def _renew(self, cell: tuple[int, int]) -> None:
+        """Let bounds rest on all outcomes so far. An older set is as valid: γ* lies in all of them at once."""
+        self.used_sums[cell], self.used_weight[cell] = self.sums[cell], self.weight[cell]
+        self.used_total[cell], self.used_evidence[cell] = self.total[cell], self.evidence[cell].max()
+        self._rows.pop(cell, None)
 
     def _means(self, cell: tuple[int, int]) -> tuple[Array, Array]:
         """Mean feature (A, d) and weight (A,) of each atom."""
@@ -182,26 +201,26 @@ class YesNo:
     # Bounds
 
     def rows(self, stage: int, k: int, error: float) -> Rows:
-        """Atoms and facts, which may be off by `error`; kept until something changes."""
+        """Atoms, and facts that may be off by `error`; kept until they change."""
         found = self._rows.get((stage, k))
         if found is None:
             cell, known = (stage, k), int(self.fact_count[stage, k])
-            used = np.flatnonzero(self.weight[cell] > 0.0)
-            n, none = self.weight[cell][used], np.zeros(known)
+            used = np.flatnonzero(self.used_weight[cell] > 0.0)
+            n, none = self.used_weight[cell][used], np.zeros(known)
             features, costs = self.facts[cell][:known], self.fact_cost[cell][:known]
             found = self._rows[cell] = Rows(
-                np.vstack([self.sums[cell][used] / n[:, None], features]),
+                np.vstack([self.used_sums[cell][used] / n[:, None], features]),
                 np.concatenate([np.zeros(len(n)), costs - error]),
                 np.concatenate([np.ones(len(n)), costs + error]),
                 np.concatenate([np.where(used % 2, 0.0, n), none]),
                 np.concatenate([np.where(used % 2, n, 0.0), none]),
-                (float(self.total[cell]) + 4.0) * ULP * self._norm,
+                (float(self.used_total[cell]) + 4.0) * ULP * self._norm,
             )
         return found
 
     def least_likelihood(self, stage: int, k: int, events: float) -> float:
         """R = max Λ − log 2 − log(events), rounded down: ℓ(γ*) >= R; NaN where an evidence is."""
-        n, best = float(self.total[stage, k]), float(self.evidence[stage, k].max())
+        n, best = float(self.used_total[stage, k]), float(self.used_evidence[stage, k])
         return best - log(2.0 * events) - 4.0 * ULP * (n + 4.0) * (abs(best) + n + log(events))
 
     def proven(self, rows: Rows, x: Array, least: float, start: Array) -> Proven:

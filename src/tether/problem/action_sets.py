@@ -96,12 +96,19 @@ def feature_of(actions: ActionSet, action: Action) -> Array:
     return row
 
 
+def real_numbers(values: ArrayLike) -> Array:
+    """A float copy of features, refused if masked or complex: numpy would drop the mask, or the imaginary part."""
+    if np.ma.is_masked(values) or np.iscomplexobj(values):
+        raise InputError("features must be numbers, all of them given and real: some are masked or complex.")
+    return np.array(values, dtype=np.float64)
+
+
 def as_feature_rows(values: ArrayLike, name: str) -> Array:
     """A read-only C-ordered float copy of (N, d) features, refused unless finite."""
     try:
-        if np.ma.is_masked(values) or np.iscomplexobj(values):  # numpy would drop the mask, or the imaginary part
-            raise TypeError("all of them given and real, and some are not")
-        rows = np.array(values, dtype=np.float64, order="C")
+        rows = np.ascontiguousarray(real_numbers(values))
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers of shape (N, d): {error}.") from error
     if rows.ndim != 2 or rows.size == 0:

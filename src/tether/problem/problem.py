@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, inf, log2, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError, TetherError
-from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin, real_numbers
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import Limit, check_options
@@ -71,6 +71,8 @@ class Problem:
         drift: ρ, how far γ* may move from one decision to the next, ‖γ*_{t+1} − γ*_t‖ <= ρ, one per constraint; 0 means
             that costs do not change with time, as in the paper. Bounds then rest on recent decisions only, and of safe
             costs only on that of the present state, as declared when it is asked for.
+        drift_per: "decision", or "second": γ* then moves by at most ρ in each second, and every decision has a time
+            stamp: `act(step, state, time=…)`, and in live use the advisor's clock.
         reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration
             only.
         limit: what τ limits at each step. "expected": the mean cost of the action. "realised": the cost that is then
@@ -107,6 +109,7 @@ class Problem:
     baseline_cost_error: tuple[float, ...] = (0.0,)
     misfit: tuple[float, ...] = (0.0,)
     drift: tuple[float, ...] = (0.0,)
+    drift_per: Literal["decision", "second"] = "decision"
     reward_noise: float = 0.0
     limit: Literal["expected", "realised"] = "expected"
     exceedance: float = 0.05
@@ -197,18 +200,23 @@ class Problem:
         limit: Array = tau - reserve - np.where(reserve > 0.0, 2.0**-50 * (np.abs(tau) + reserve), 0.0)
         return limit
 
-    def windows(self, stages: int) -> tuple[int, ...]:
-        """W of the blocks of outcomes that bounds rest on where costs drift, in decisions; () where they do not.
+    def windows(self, stages: int) -> tuple[float, ...]:
+        """W of the blocks of outcomes that bounds rest on where costs drift, in decisions or seconds; () where they do
+        not.
 
         They are fixed before the first outcome, around (σ√G/(ρL))^(2/3): n = W/G outcomes of one of G stages leave
-        noise of order σ in the radius, and the drift adds ρL√(Σa²), of order ρLW√n (docs/theory.md section 13).
+        noise of order σ in the radius, and the drift adds ρL√(Σa²), of order ρLW√n (docs/theory.md section 13). With r
+        decisions per second that is r^(-1/3) times as long: the grid reaches from r = 500 to one a day. Its members are
+        powers of two, so that the beginning of every block is an exact number.
         """
         limits = zip(self.noise, self.drift, strict=True)
         paces = [sigma / (rho * self.feature_norm) for sigma, rho in limits if rho > 0.0]
         if not paces:
             return ()
-        shortest = max(8, ceil(min(min(paces) * sqrt(stages), 1e15) ** (2.0 / 3.0)))
-        return tuple(shortest * times for times in (1, 2, 4, 8))
+        length = min(min(paces) * sqrt(stages), 1e15) ** (2.0 / 3.0)
+        if self.drift_per == "second":
+            return tuple(2.0 ** (ceil(log2(length)) + power) for power in (-3, -1, 1, 3, 5))
+        return tuple(float(max(8, ceil(length)) * times) for times in (1, 2, 4, 8))
 
     @property
     def is_exact(self) -> bool:
@@ -269,6 +277,20 @@ class Problem:
         if not actions.phi_0.any():
             check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
         return KnownState(self.key_of(state), actions, costs)
+
+    def listed_features(self) -> Array:
+        """φ(s, a) of the single actions of all listed states where something is played, at most LISTED of them: (L, d).
+
+        Each of them has an expected cost, so that of a bounded one is known to lie in [0, 1] before it was ever played.
+        """
+        found: list[Array] = []
+        for state in self.states or ():
+            actions = self.actions(state)
+            if not actions.is_star and np.isnan(self.final_reward_of(state)):
+                if sum(map(len, found)) + len(actions.endpoints) > LISTED:
+                    break
+                found.append(actions.endpoints)
+        return np.concatenate(found) if found else np.zeros((0, self.dimension))
 
     def final_reward_of(self, state: State) -> float:
         """The reward of each step that remains after a trajectory has ended in this state; NaN where it goes on."""
@@ -352,8 +374,7 @@ class Problem:
         cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d), baseline_cost (H, S)."""
-        starts = np.array(phi_0, dtype=np.float64)
-        ends = np.array(endpoints, dtype=np.float64)
+        starts, ends = real_numbers(phi_0), real_numbers(endpoints)
         if starts.ndim != 2 or ends.ndim != 3 or starts.shape != (ends.shape[0], ends.shape[2]):
             raise InputError(
                 f"from_rays needs phi_0 (S, d) and endpoints (S, N, d), but got {starts.shape}, {ends.shape}."
@@ -366,7 +387,7 @@ class Problem:
         cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
     ) -> Self:
         """Finitely many actions over states 0..S-1: features (S, N, d), baseline_action (S,)."""
-        table = np.array(features, dtype=np.float64)
+        table = real_numbers(features)
         safe = np.asarray(baseline_action)
         if table.ndim != 3 or safe.shape != table.shape[:1] or safe.dtype.kind not in "iu":
             raise InputError(
@@ -407,6 +428,9 @@ class SameCosts:
 
 COST_KINDS = ("gaussian", "bounded")
 
+LISTED = 1024
+"""Listed actions whose costs are used to lie in [0, 1]; those of later states are left out, which is always allowed."""
+
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what tests of assumptions use for bounded costs."""
 
@@ -433,7 +457,7 @@ LIMITS = {
     "drift": Limit(
         "finite and >= 0",
         lambda drift: 0.0 <= drift < inf,
-        "It is how far γ* may move from one decision to the next.",
+        "It is how far γ* may move from one decision to the next, or in a second (drift_per).",
     ),
     "confidence": Limit(
         "a δ in (0, 0.5) as in Theorem 1",

@@ -62,7 +62,7 @@ def create_app(config: ServiceConfig, advisor: Advisor | None = None) -> Applica
         tokens=tokens,
         host=config.host,
         limits=config.limits,
-        observe=service.metrics.request,
+        requests=service.metrics.requests,
         lifespan=service.lifespan,
     )
 
@@ -86,14 +86,16 @@ class Service:
     async def lifespan(self, app: object) -> AsyncIterator[None]:
         """Make the advisor, unless one was given; at the end finish what has begun and save a snapshot."""
         advisor = make_advisor(self._config) if self._advisor is None else self._advisor
-        limits, noted = self._config.limits, None if self._advisor is not None else self._config.head_note()
-        self.hub = Hub(advisor, waiting=limits.waiting, seconds=limits.seconds, noted=noted)
+        limits, noted = self._config.limits, None if self._advisor is not None else self._config.note_file()
+        syncs = self.metrics.syncs.observe
+        self.hub = Hub(advisor, waiting=limits.waiting, seconds=limits.seconds, noted=noted, observe_sync=syncs)
         self.view = View(advisor, self._config, has_tokens=not self._is_open)
         self.poll, self.readers = LogPoll(advisor.store), Readers(self._config.limits)
         if self._advisor is None:  # a process of our own
             warm_up(advisor)
             gc.collect()
             gc.freeze()  # what is loaded by now stays, and need not be searched for garbage
+            gc.set_threshold(10_000, 20, 100)  # a request leaves hundreds of objects, and hardly a cycle
             self._stop_polls_on_signals()
         try:
             yield
@@ -122,13 +124,14 @@ class Service:
         if key is not None and not 1 <= len(key) <= LONGEST_KEY:
             raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
         decision = await self.hub.decide(body, key, request.user.name)
-        self.metrics.decided(decision)
+        played = "baseline" if decision.is_baseline else "other"
+        self.metrics.answers.labels(decision.mode, played, decision.reason).inc()
         return Json(answer_of(decision), 200 if decision.logged else 503)
 
     async def record(self, request: Request, body: models.OutcomeRequest) -> Response:
         """Report what was seen after a decision. A repeat with the same content is acknowledged again."""
         recorded = await self.hub.record(body)
-        self.metrics.recorded(recorded.repeated)
+        self.metrics.acknowledged.labels(str(recorded.repeated).lower()).inc()
         return Json({"decision_id": recorded.decision_id, "seq": recorded.seq, "repeated": recorded.repeated})
 
     async def lose(self, request: Request, body: models.LostRequest) -> Response:
@@ -211,8 +214,8 @@ class Service:
         return Json({"head": head, "kinds": kinds})
 
     async def prometheus(self, request: Request, query: None) -> Response:
-        """For Prometheus. What the log knows is of its end; the label `worker` marks what is of one process only."""
-        text = await self.readers.run(None, lambda: self.metrics.text(self.view.advisor_status()))
+        """For Prometheus. What the log knows is of its end; requests and answers are those of all workers."""
+        text = await self.readers.run(None, lambda: self.metrics.text(*self.view.advisor_status()))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(self, request: Request, query: None) -> Response:

@@ -82,6 +82,7 @@ class ServiceConfig(Section):
     algorithm: Literal["slucb-qvi", "rslucb-qvi"] | None = None  # None: the log's own, or SLUCB-QVI
     store: str = "decisions.db"
     store_from: str | None = None
+    head_note: str | None = None  # None: beside the log, or, with PostgreSQL, postgres.head
     tokens: str | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
@@ -89,6 +90,7 @@ class ServiceConfig(Section):
     watch: bool = True
     when_store_fails: Literal["baseline", "refuse"] = "baseline"
     snapshot_every: int = Field(default=5000, ge=1)
+    traces: bool = False  # spans to where OTEL_EXPORTER_OTLP_ENDPOINT says; needs the extra `traces`
     guards: GuardsSection = GuardsSection()
     limits: LimitsSection = LimitsSection()
     labels: LabelsSection = LabelsSection()
@@ -121,10 +123,12 @@ class ServiceConfig(Section):
             address = self.store
         return address if is_postgres(address) else str(self.folder / address)
 
-    def head_note(self) -> Path | None:
-        """Where the head of an SQLite log is noted: beside it."""
+    def note_file(self) -> Path:
+        """Where the head of the log is noted: beside an SQLite log; beside this configuration where it is elsewhere."""
         address = self.store_address()
-        return None if is_postgres(address) else Path(f"{address}.head")
+        if self.head_note is not None:
+            return self.folder / self.head_note
+        return self.folder / "postgres.head" if is_postgres(address) else Path(f"{address}.head")
 
 
 def is_postgres(address: str) -> bool:

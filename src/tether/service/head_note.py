@@ -1,54 +1,88 @@
-"""The head of an SQLite log, noted in a file beside it: a log that ends before it was restored or rewound.
+"""The head of a log, noted in a file of the service and, by PostgreSQL, beside the log itself.
 
-What was decided and measured since is then missing, stops included. The service starts stopped, until somebody resumes.
+A log that ends before the noted head, or is kept elsewhere, was restored or rewound. What was decided and measured
+since is then missing, stops included. The service starts stopped, until somebody resumes.
 """
 
 import json
-import time
+import logging
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tether.errors import StoreError
 from tether.files import written_whole
 from tether.live.log.chain import Head, Store
 
 EVERY = 5.0
-"""Seconds between two notes, at least."""
+"""Seconds between two notes."""
+
+service_log = logging.getLogger("tether.service")
 
 
 class HeadNote:
-    """Notes the head of a log in a file, once in a while; None notes nothing."""
+    """Notes the head of a log in a file, and with the store; None is no file."""
 
     def __init__(self, store: Store, path: Path | None) -> None:
-        self._store, self._path, self._at = store, path, time.monotonic()
-
-    def is_due(self) -> bool:
-        """Whether the last note is old."""
-        return self._path is not None and time.monotonic() - self._at >= EVERY
+        self._store, self._path, self._written = store, path, ""
 
     def write(self) -> None:
-        """Note where the log ends now. Where that cannot be written, the older note is as true."""
-        self._at = time.monotonic()
-        if self._path is not None:
-            with suppress(OSError, StoreError):
-                text = json.dumps({"log": self._store.identity(), "head": self._store.head()})
-                with written_whole(self._path, permissions=0o600) as file:
-                    file.write(text.encode())
+        """Note where the log ends now, if that has changed. Where it cannot be written, the older note is as true."""
+        with suppress(StoreError):
+            note = {"log": self._store.identity(), "head": self._store.head(), "place": self._place()}
+            text = json.dumps(note)
+            if text != self._written:
+                if self._path is not None:
+                    self._write_file(self._path, text)
+                self._store.note(text)
+                self._written = text
+
+    def _write_file(self, path: Path, text: str) -> None:
+        try:
+            with written_whole(path, permissions=0o600) as file:
+                file.write(text.encode())
+        except OSError as error:
+            if not self._written:  # once: it will not get better by itself
+                service_log.warning(
+                    "the head of the log cannot be noted in %s (%s): see `head_note`", path, error.strerror
+                )
+
+    def _place(self) -> str:
+        """Where the log is kept; empty where the server does not say."""
+        try:
+            return self._store.place()
+        except StoreError:
+            return ""
 
     def contradiction(self) -> str:
         """Why the log is not the one that was noted, or a later state of it; empty if it is, or if nothing is noted."""
         try:
-            noted = json.loads(self._path.read_text(encoding="utf-8")) if self._path is not None else None
-            head = None if noted is None else Head(int(noted["head"][0]), str(noted["head"][1]))
+            text = self._path.read_text(encoding="utf-8") if self._path is not None else ""
         except FileNotFoundError:
-            return ""
-        except (OSError, ValueError, LookupError, TypeError):
+            text = ""
+        except OSError:
             return f"the note of its head, {self._path}, cannot be read"
-        if noted is None or head is None or head.seq == 0:
+        notes = {f"in {self._path}": text, "beside the log": self._store.noted()}
+        return next(filter(None, (self._differs(where, text) for where, text in notes.items() if text)), "")
+
+    def _differs(self, where: str, text: str) -> str:
+        """How the log differs from a note that was found there."""
+        try:
+            noted: dict[str, Any] = json.loads(text)
+            head = Head(int(noted["head"][0]), str(noted["head"][1]))
+            identity, place = noted["log"], noted.get("place", "")
+        except (ValueError, LookupError, TypeError):
+            return f"the note of its head {where} cannot be read"
+        if head.seq == 0:
             return ""
-        if noted.get("log") != self._store.identity():
-            return "it is another log than the one that was noted here"
+        if identity != self._store.identity():
+            return f"it is another log than the one that was noted {where}"
         entry = next(iter(self._store.read(head.seq - 1, 1)), None)
         if entry is None:
-            return f"it ends at entry {self._store.head().seq}, but entry {head.seq} was noted: restored, or rewound"
-        return "" if entry.hash == head.hash else f"entry {head.seq} is not the one that was noted: it was written anew"
+            end = self._store.head().seq
+            return f"it ends at entry {end}, but entry {head.seq} was noted {where}: restored, or rewound"
+        if entry.hash != head.hash:
+            return f"entry {head.seq} is not the one that was noted {where}: it was written anew"
+        if place and (now := self._place()) and now != place:
+            return f"the database was restored, or another server took over: it was noted as {place} and is {now}"
+        return ""

@@ -11,11 +11,13 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
 
+from prometheus_client import Histogram
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from pydantic_core import to_json
@@ -34,6 +36,18 @@ from tether.service.models import DecisionAnswer, Problem, mistakes
 
 Handler = Callable[[Request, Any], Awaitable[Response]]
 """Takes a request and its validated input: the request body of a POST, the query of a GET."""
+
+METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
+"""Methods that metrics name; a client could make up others."""
+
+LARGE_BODY, MOST_HELD = 2**14, 2**26
+"""Bytes of a request body that is large, and of all that are in memory, beside one of the largest that is allowed."""
+
+TWO_LENGTHS = (
+    "the request has a Content-Length and is sent in chunks: a proxy may believe the one, and this service the other. "
+    "Send one of them."
+)
+"""RFC 9112, section 6.3."""
 
 access_log = logging.getLogger("tether.service.access")
 error_log = logging.getLogger("tether.service")
@@ -87,8 +101,8 @@ class Sender(NamedTuple):
 class Application:
     """Endpoints as an ASGI application.
 
-    Each request gets an id, a caller and a line in the access log; each error becomes a problem (RFC 9457). `observe`
-    is told method, route, status and seconds of every request.
+    Each request gets an id, a caller and a line in the access log; each error becomes a problem (RFC 9457). `requests`
+    takes the seconds of every request, by method, route and status.
     """
 
     def __init__(
@@ -98,12 +112,13 @@ class Application:
         tokens: tuple[Token, ...],
         host: str,
         limits: LimitsSection,
-        observe: Callable[[str, str, int, float], None],
+        requests: Histogram,
         lifespan: Lifespan[Any],
     ) -> None:
-        self._tokens, self._host, self._limits, self._observe = tokens, host, limits, observe
+        self._tokens, self._host, self._limits, self._requests = tokens, host, limits, requests
         self._router = Router(default=self._unknown_path, lifespan=lifespan)
         self._id_prefix, self._count = secrets.token_hex(6), itertools.count(1)
+        self._held, self._large = 0, asyncio.Lock()
         for endpoint in endpoints:
             self.add(endpoint)
 
@@ -132,7 +147,10 @@ class Application:
 
         try:
             scope["app"] = self  # the router then raises what it refuses
-            caller = scope["user"] = self._authenticate(dict(scope["headers"]))
+            headers = dict(scope["headers"])
+            if b"transfer-encoding" in headers and b"content-length" in headers:
+                raise HTTPException(400, TWO_LENGTHS, {"connection": "close"})
+            caller = scope["user"] = self._authenticate(headers)
             await self._router(scope, receive, reply)
         except ClientDisconnect:  # nobody is left to answer
             pass
@@ -168,35 +186,45 @@ class Application:
         request.scope["template"] = endpoint.path  # for metrics and logs: an id in a path could fill both
         if endpoint.role is not None:
             _authorize(request.user, endpoint.role)
-        taken = None
         if endpoint.method == "POST":
-            body = await self._body(request)
-            taken = None if endpoint.takes is None else endpoint.takes.model_validate_json(body)
-        elif endpoint.takes is not None:
-            taken = endpoint.takes.model_validate_strings(dict(request.query_params))
+            return await self._answer_post(endpoint, request)
+        taken = None if endpoint.takes is None else endpoint.takes.model_validate_strings(dict(request.query_params))
         return await endpoint.handler(request, taken)
+
+    async def _answer_post(self, endpoint: Endpoint, request: Request) -> Response:
+        """Bodies in memory are limited in all, and large ones are answered one after the other: each may hold up the
+        others for some milliseconds, but not all of them at once."""
+        body = bytearray()
+        try:
+            await self._receive(body, request)
+            async with self._large if len(body) > LARGE_BODY else nullcontext():
+                taken = None if endpoint.takes is None else endpoint.takes.model_validate_json(body)
+                return await endpoint.handler(request, taken)
+        finally:
+            self._held -= len(body)
 
     async def _unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             _authorize(scope["user"], "read")
         await self._router.not_found(scope, receive, send)
 
-    async def _body(self, request: Request) -> bytearray:
-        """The request body: JSON, within the limits on its size, declared or not, and on its time."""
+    async def _receive(self, body: bytearray, request: Request) -> None:
+        """Fill in the request body: JSON, within the limits on its size, declared or not, and on its time."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             # a page of another site could send anything else here without the browser asking first
             raise HTTPException(415, "send the body as Content-Type: application/json.")
         self._check_size(int(request.headers.get("content-length", 0)))
-        body = bytearray()
         try:
             async with asyncio.timeout(self._limits.seconds):
                 async for part in request.stream():
                     body += part
+                    self._held += len(part)
                     self._check_size(len(body))
+                    if self._held > MOST_HELD + self._limits.body_bytes:
+                        raise StoreBusy("too many large requests are here already.")
         except TimeoutError:
             words = f"the body did not arrive within {self._limits.seconds:g} s, the limit of this service."
             raise HTTPException(408, f"{words} Send it again.") from None
-        return body
 
     def _check_size(self, size: int) -> None:
         if size > self._limits.body_bytes:
@@ -205,7 +233,8 @@ class Application:
 
     def _log(self, method: str, path: str, status: int, seconds: float, who: Sender) -> None:
         """The metrics and the line in the access log. Neither holds a token, a state or a query."""
-        self._observe(method, path, status, seconds)
+        known = method if method in METHODS else "other"
+        self._requests.labels(known, path, status).observe(seconds)
         if access_log.isEnabledFor(logging.INFO):
             line = {"time": round(time.time(), 3), "method": method, "path": path, "status": status}
             line |= {"ms": round(1e3 * seconds, 2), "caller": who.name, "request_id": who.request_id}
@@ -345,12 +374,23 @@ def _content(model: type[BaseModel] | None, media_type: str = "application/json"
 
 
 def answer_of(decision: LiveDecision) -> bytes:
-    """A decision as JSON: what the record says, under the names of `DecisionAnswer`."""
+    """A decision as JSON: what the record says, under the names of `DecisionAnswer`.
+
+    The text of a logged one is at hand. From its mode on it holds nothing that a caller could have put there, but
+    within strings, where quotes are escaped: so the fields of the answer are found by their names.
+    """
+    own = {"id": decision.id, "action": decision.action, "step": decision.step, "episode": decision.episode}
+    own |= {"seq": decision.seq, "logged": decision.logged}
+    if decision.text.startswith(FIRST_FIELD):
+        said = decision.text[decision.text.rindex(',"mode":"') : decision.text.rindex(',"safe_feature":')]
+        return b"%b%b}" % (to_json(own)[:-1], said.encode())
     told = decision.model_dump(mode="json", exclude={"state"})
-    told |= {"id": decision.id, "action": told["played"], "logged": decision.logged}
     if decision.reason == "not-logged":  # why, is a driver's text, which may hold an address
         told["detail"] = told["certificate"]["detail"] = NOT_LOGGED
-    return to_json({name: told[name] for name in DecisionAnswer.model_fields})
+    return to_json({name: (own | told)[name] for name in DecisionAnswer.model_fields})
 
+
+FIRST_FIELD = '{"decision_id":'
+"""How a record begins whose fields stand in their order, as all do but those with text that only Python can write."""
 
 NOT_LOGGED = "the log cannot be used now, so this is the safe action, and nothing was learned: see the service's log."

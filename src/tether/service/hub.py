@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tether.errors import AlteredLog, StoreError, TetherError
-from tether.live.advisor import Advisor, Batch
+from tether.live.advisor import Advisor, Batch, run_now
 from tether.live.judge import Outcome, Question
 from tether.live.log.chain import Appended
 from tether.live.log.group_commit import GroupCommit
 from tether.live.records import Event, LiveDecision, Recorded
 from tether.records import StarAction
-from tether.service.head_note import HeadNote
+from tether.service.head_note import EVERY, HeadNote
 from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel
 
 error_log = logging.getLogger("tether.service")
@@ -30,22 +31,41 @@ class Hub:
     hangs up, or a time-out, leaves nothing half done.
     """
 
-    def __init__(self, advisor: Advisor, *, waiting: int, seconds: float, noted: Path | None = None) -> None:
+    def __init__(
+        self,
+        advisor: Advisor,
+        *,
+        waiting: int,
+        seconds: float,
+        noted: Path | None = None,
+        observe_sync: Callable[[float], object] = abs,
+    ) -> None:
         self.advisor, self._note_of_head = advisor, HeadNote(advisor.store, noted)
-        if why := self._note_of_head.contradiction():
-            error_log.error("the log starts stopped: %s", why)
-            why = f"the log starts stopped: {why}. Resume once you know what is missing"
-            with suppress(StoreError):  # it holds, and is logged when that is possible
-                advisor.stop(by="the service", why=why)
+        self._stop_if_restored()
         self._seconds = seconds
-        self._commit = GroupCommit(advisor.store, most_waiting=waiting)
+        self._commit = GroupCommit(advisor.store, most_waiting=waiting, observe=observe_sync)
         self._gathered: list[tuple[Request, asyncio.Future[Any]]] = []
         self._away: set[Future[list[Appended]]] = set()
         self._all_back = asyncio.Event()
         self._all_back.set()
         self._health = ThreadPoolExecutor(1, "tether-health")  # of its own: a probe waits for nobody
+        advisor.run_later = self._health.submit
         self._failure: StoreError | None = None  # of the log, when last used
         self._trying = False
+        self._timer = asyncio.get_running_loop().call_later(EVERY, self._note_head)
+
+    def _stop_if_restored(self) -> None:
+        """A log that is not the noted one, or a later state of it, starts stopped; once that is logged, it is noted."""
+        if why := self._note_of_head.contradiction():
+            error_log.error("the log starts stopped: %s", why)
+            why = f"the log starts stopped: {why}. Resume once you know what is missing"
+            with suppress(StoreError):  # it holds, and is logged when that is possible
+                self.advisor.stop(by="the service", why=why)
+
+    def _note_head(self) -> None:
+        """Once in a while, in the thread of the probes."""
+        self._health.submit(self._note_of_head.write)
+        self._timer = asyncio.get_running_loop().call_later(EVERY, self._note_head)
 
     async def decide(self, asked: DecisionRequest, key: str | None, caller: str | None = None) -> LiveDecision:
         """A decision, durably logged before it is handed out. An idempotency key belongs to its caller."""
@@ -100,8 +120,6 @@ class Hub:
             self._end(batch, result, futures)
             if not isinstance(result, StoreError):
                 self._log_notes()
-                if self._note_of_head.is_due():
-                    self._health.submit(self._note_of_head.write)
             if not self._away:
                 self._all_back.set()
 
@@ -169,9 +187,11 @@ class Hub:
 
     async def close(self) -> None:
         """Finish what has begun, save a snapshot and let go of the log."""
+        self._timer.cancel()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_back.wait(), self._seconds)
         await asyncio.to_thread(self._commit.close)
+        self.advisor.run_later = run_now
         with suppress(TetherError):  # a snapshot only saves time: the log alone is enough
             self.advisor.snapshot()
         self._note_of_head.write()

@@ -103,8 +103,11 @@ class DecisionAnswer(BaseModel):
     detail: str
     mode: str
     proposed: int | StarActionModel
+    played: int | StarActionModel
     step: int
     episode: Episode
+    observed_at: float | None
+    decided_at: float | None
     certificate: dict[str, Any]
     proposal: dict[str, Any] | None
     certified: float | None

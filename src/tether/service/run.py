@@ -6,27 +6,30 @@ import logging
 import math
 import os
 import resource
+import shutil
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tether.errors import InputError, TetherError
 from tether.service.app import create_app, make_advisor, store_of, warm_up
 from tether.service.auth import read_tokens
 from tether.service.config import ServiceConfig, read_config
-from tether.service.http import Application
+from tether.service.views import SHARED
 
 CONFIG = "TETHER_SERVICE_CONFIG"
 """Environment variable by which worker processes find their configuration."""
@@ -36,6 +39,9 @@ ACCESS_LOG = "TETHER_SERVICE_ACCESS_LOG"
 
 MOST_FILES = 2**15
 """Open files that are counted on, however many the system allows."""
+
+STARTUP = 60
+"""Seconds that a worker may take to start, or to answer its supervisor, before it is replaced."""
 
 WARN_EVERY = 60.0
 """Seconds between two warnings that connections are turned away."""
@@ -168,19 +174,42 @@ def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[st
         service_log.warning("no tokens are set: every program on this machine may do everything")
     os.environ[CONFIG], os.environ[ACCESS_LOG] = str(Path(config_path).resolve()), "yes" if access_log else "no"
     threading.Thread(target=_announce, args=(config, listening), daemon=True).start()
-    uvicorn.run(
-        "tether.service.run:app_of_worker",
-        factory=True,
-        host=config.host,
-        port=config.port,
-        workers=config.workers,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
-        **server_options(config),
-    )
+    with shared_counts(config.workers):
+        uvicorn.run(
+            "tether.service.run:app_of_worker",
+            factory=True,
+            host=config.host,
+            port=config.port,
+            workers=config.workers,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
+            timeout_worker_healthcheck=STARTUP,
+            **server_options(config),
+        )
+
+
+@contextmanager
+def shared_counts(workers: int) -> Iterator[None]:
+    """A folder in which several workers count together, in memory where the system has such a place, until the end."""
+    if workers == 1 or os.environ.get(SHARED):
+        yield
+        return
+    try:
+        place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix="tether-metrics-", dir=place)
+    except OSError as error:
+        service_log.warning("/metrics counts the requests of one worker at a time: %s", error.strerror or error)
+        yield
+        return
+    os.environ[SHARED] = folder
+    try:
+        yield
+    finally:
+        del os.environ[SHARED]
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _announce(config: ServiceConfig, listening: Callable[[str], object]) -> None:
@@ -213,6 +242,8 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     """
     if config.tokens is not None:
         read_tokens(config.folder / config.tokens)
+    if config.traces:
+        import tether.service.traces  # noqa: F401  # is the extra installed?
     store_of(config, read_only=False).close()
     advisor = make_advisor(config, read_only=True)
     warm_up(advisor)
@@ -222,11 +253,17 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     advisor.close()
 
 
-def app_of_worker() -> Application:
+def app_of_worker() -> ASGIApp:
     """The application of one worker process, whose configuration is named by the environment."""
     path = os.environ.get(CONFIG)
     if not path:
         raise InputError(f"{CONFIG} is not set: start the service with `tether serve CONFIG.toml`.")
     if not logging.getLogger().handlers:
         log_to_stderr(access=os.environ.get(ACCESS_LOG) != "no")
-    return create_app(read_config(Path(path)))
+    config = read_config(Path(path))
+    app = create_app(config)
+    if config.traces:
+        from tether.service.traces import Traced, otlp_tracer  # opentelemetry need not be installed
+
+        return Traced(app, otlp_tracer())
+    return app

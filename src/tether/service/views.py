@@ -1,42 +1,46 @@
 """What readers see: the journal of the last decisions, status, long polls, metrics, and the dashboard's files.
 
-Nothing here touches a decision. Memory is bounded: only the last `KEPT` decisions are held.
+Nothing here touches a decision. Memory is bounded: only the last `KEPT` decisions, or `KEPT_BYTES`, are held.
 """
 
 import asyncio
 import os
+import platform
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client import Counter as CounterMetric
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tether import __version__
 from tether.errors import AlteredLog, StoreError
+from tether.kernels.compiled import KERNEL
 from tether.live.advisor import Advisor
-from tether.live.log.chain import Entry, Store
+from tether.live.log.chain import Entry, Store, Usage
 from tether.live.policy import MODES
-from tether.live.records import LiveDecision, Status, UnknownDecision, decision_key, outcome_key, withheld_key
+from tether.live.records import Status, UnknownDecision, decision_key, outcome_key, withheld_key
 from tether.live.replica import reward_estimate
 from tether.records import Array
 from tether.service.auth import Caller
 from tether.service.config import LimitsSection, ServiceConfig
 
-KEPT = 20_000
-"""Decisions that the journal holds."""
+KEPT, KEPT_BYTES = 20_000, 2**26
+"""Decisions that the journal holds, and characters of their states: whichever is reached first."""
 
 HISTORY = 20
 """Changes of mode, stops, alarms and refusals that the journal holds."""
@@ -51,6 +55,7 @@ TEXTS = {
     "withheld": "decision {decision_id} did not leave, a_0 did: {reason}",
     "lost": "the outcome of decision {decision_id} will never come: {why}",
     "warm-start": "warm start: {source}",
+    "archived": "entries up to {last} are in the archive",
     "configured": "started, library {library}",
 }
 
@@ -61,12 +66,14 @@ class Journal:
     def __init__(self, advisor: Advisor) -> None:
         self._advisor = advisor
         head = advisor.store.head().seq
-        self.seq = max(0, head - 3 * KEPT)
+        self.seq = max(advisor.store.archived(), head - 3 * KEPT)
         self.rows: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self.history: list[dict[str, Any]] = []
         self.times: dict[str, float] = {}
-        self._forgotten = 0
+        self._forgotten = self._bytes = 0
+        self._sizes: deque[int] = deque()  # of the rows' entries, in their order
         self.follow()
+        self._forgotten = max(0, advisor.replica.ledger.ever.decisions - len(self.rows))  # not read, or archived
 
     def follow(self) -> list[str]:
         """Take in what the log holds by now; returns the kinds of the new entries."""
@@ -82,8 +89,11 @@ class Journal:
         body = entry.body
         if entry.kind == "decision":
             self.rows[body["decision_id"]] = row_of(entry)
-            if len(self.rows) > KEPT:
+            self._sizes.append(len(entry.text))
+            self._bytes += len(entry.text)
+            while len(self.rows) > KEPT or (self._bytes > KEPT_BYTES and len(self.rows) > 1):
                 self.rows.popitem(last=False)
+                self._bytes -= self._sizes.popleft()
                 self._forgotten += 1
         elif entry.kind == "outcome":
             row = self.rows.get(body["decision_id"])
@@ -272,13 +282,14 @@ class View:
             return self._journal, str(error)
         return journal, ""
 
-    def advisor_status(self) -> Status:
-        """The advisor's status at the end of the log; as of before, and why, while the log is out of reach."""
+    def advisor_status(self) -> tuple[Status, Usage | None]:
+        """The advisor's status at the end of the log, and what that takes; as of before, and why, while the log is out
+        of reach."""
         try:
             self._advisor.sync()
+            return self._advisor.status(), self._advisor.store.usage()
         except StoreError as error:
-            return replace(self._advisor.status(), store_error=str(error))
-        return self._advisor.status()
+            return replace(self._advisor.status(), store_error=str(error)), None
 
     def kinds(self, after: int) -> list[str]:
         """Kinds of the entries after `after`, of the first page of them."""
@@ -352,7 +363,9 @@ class View:
         """One decision, whole, wherever in the log it is."""
         entry = self._advisor.store.find(decision_key(id)) if 0 < len(id) <= 200 else None
         if entry is None:
-            raise UnknownDecision(f"decision {id!r:.80} is not in this log.")
+            raise UnknownDecision(
+                f"decision {id!r:.80} is not in this log. What was archived is found by `tether audit export`."
+            )
         outcome = self._advisor.store.find(outcome_key(id))
         body, row, withheld = entry.body, row_of(entry), self._advisor.store.find(withheld_key(id))
         del row["a_0"]
@@ -453,82 +466,115 @@ class LogPoll:
 # Metrics, for Prometheus.
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-METHODS = ("GET", "POST", "HEAD", "OPTIONS")
-OF_THE_LOG = {
-    "seq": "Entries of the log.", "data_version": "Outcomes learned from.", "stopped": "1: switched off.",
-    "alarm": "1: a test of the assumptions has failed.", "certified": "Share of D(s) certified, last decision.",
-    "refusals": "Certificates that the gate refused.", "open": "Decisions without an outcome.",
-    "waiting": "Outcomes whose costs wait for earlier decisions.",
-    "waiting_since": "When the decision was made that they wait for, in seconds since 1970; 0: none waits.",
-    "lost": "Outcomes whose costs never came.",
-}  # fmt: skip
-OF_THE_WORKER = {
-    "store_error": "1: the log failed when last used.", "unsynced": "Entries waiting for others.",
-    "failure": "1: the problem's functions failed, so that the log cannot be applied.",
-}  # fmt: skip
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable by which prometheus_client finds the folder where workers keep their counts for each other."""
+
+COUNTERS = {
+    "seq": ("log_entries", "Entries of the log."),
+    "outcomes": ("outcomes", "Outcomes in the log."),
+    "data_version": ("outcomes_learned", "Outcomes learned from."),
+    "lost": ("outcomes_lost", "Outcomes whose costs never came."),
+    "refusals": ("gate_refusals", "Certificates that the gate refused."),
+}
+GAUGES = {
+    "stopped": ("stopped", "1: switched off."),
+    "alarm": ("alarm", "1: a test of the assumptions has failed."),
+    "certified": ("certified_ratio", "Share of D(s) certified, last decision."),
+    "open": ("outcomes_pending", "Decisions without an outcome."),
+    "waiting": ("outcomes_waiting", "Outcomes whose costs wait for earlier decisions."),
+    "waiting_since": (
+        "outcomes_waiting_since_timestamp_seconds",
+        "When the decision was made that they wait for; 0: none waits.",
+    ),
+    "store_error": ("log_failed", "1: the log failed when this process last used it."),
+    "failure": ("problem_failed", "1: the problem's functions failed, so that this process cannot apply the log."),
+    "unsynced": ("entries_unapplied", "Entries that wait, in this process, for those before them."),
+}
 
 
 class Metrics(Collector):
     """Counts and times, in a registry of their own. What the log knows is the same in all processes, as of the last
-    status; what only this process knows carries the label `worker`, its process id."""
+    status. Requests and answers are those of all workers: they share a folder, named by `SHARED`."""
 
     def __init__(self) -> None:
-        self._registry, self._worker = CollectorRegistry(), str(os.getpid())
-        self._status: Status | None = None
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a gauge for each counter, which says nothing
+        self._registry, self._status, self._usage = CollectorRegistry(), None, None
+        shared = bool(os.environ.get(SHARED))
+        if shared:
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
         self._registry.register(self)
-        ProcessCollector(registry=self._registry)
-        Info("tether_build", "What runs.", registry=self._registry).info({"version": __version__})
-        self._seconds = Histogram("tether_request_seconds", "Time per request.", ["worker", "method", "path", "status"],
-                                  buckets=BUCKETS, registry=self._registry)  # fmt: skip
-        self._decided = CounterMetric("tether_worker_decisions", "Decisions answered by this worker.",
-                                ["worker", "mode", "played", "reason"], registry=self._registry)  # fmt: skip
-        self._recorded = CounterMetric("tether_worker_outcomes", "Outcomes acknowledged by this worker.",
-                                 ["worker", "repeated"], registry=self._registry)  # fmt: skip
+        where = None if shared else self._registry
+        build = {"version": __version__, "kernel": KERNEL, "python": platform.python_version()}
+        self._build = GaugeMetricFamily("tether_build_info", "What runs.", labels=list(build))
+        self._build.add_metric(list(build.values()), 1.0)
+        self.requests = Histogram("tether_request_duration_seconds", "Time per request.", ["method", "path", "status"],
+                                  buckets=BUCKETS, registry=where)  # fmt: skip
+        self.syncs = Histogram("tether_log_sync_duration_seconds", "Time to write and sync a batch of entries.",
+                               buckets=BUCKETS, registry=where)  # fmt: skip
+        self.answers = CounterMetric("tether_answers", "Decisions that were answered, logged or not.",
+                                     ["mode", "played", "reason"], registry=where)  # fmt: skip
+        self.acknowledged = CounterMetric("tether_acknowledgements", "Outcomes that were acknowledged.", ["repeated"],
+                                          registry=where)  # fmt: skip
 
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered."""
-        known = method if method in METHODS else "other"
-        self._seconds.labels(self._worker, known, route, status).observe(seconds)
-
-    def decided(self, decision: LiveDecision) -> None:
-        """One decision was made."""
-        played = "baseline" if decision.is_baseline else "other"
-        self._decided.labels(self._worker, decision.mode, played, decision.reason).inc()
-
-    def recorded(self, repeated: bool) -> None:
-        """One outcome was recorded."""
-        self._recorded.labels(self._worker, str(repeated).lower()).inc()
+    _status: Status | None
+    _usage: Usage | None
 
     def collect(self) -> Iterator[Metric]:
-        """What the status says."""
+        """What the status says, and what the system says of the processes."""
+        yield self._build
+        yield from process_metrics()
+        if self._usage is not None:
+            yield GaugeMetricFamily("tether_log_size_bytes", "What the log takes on disk.", self._usage.size)
         status = self._status
         if status is None:
             return
+        if self._usage is not None:
+            age = status.seq - self._usage.snapshot
+            yield GaugeMetricFamily("tether_snapshot_age_entries", "Entries since the last snapshot.", max(0, age))
+            if self._usage.snapshot:
+                seconds = max(0.0, time.time() - self._usage.saved)
+                yield GaugeMetricFamily("tether_snapshot_age_seconds", "Time since the last snapshot's entry.", seconds)
         decisions = CounterMetricFamily("tether_decisions", "Decisions in the log.", labels=["played"])
         decisions.add_metric(["baseline"], status.baseline)
         decisions.add_metric(["other"], status.decisions - status.baseline)
         yield decisions
-        yield CounterMetricFamily("tether_outcomes", "Outcomes in the log.", status.outcomes)
+        over = CounterMetricFamily("tether_costs_over_threshold", "Measured costs above τ.", labels=["constraint"])
+        for number, count in enumerate(status.over):
+            over.add_metric([str(number)], count)
+        yield over
         modes = GaugeMetricFamily("tether_mode", "1 for the present mode.", labels=["mode"])
         for mode in MODES:
             modes.add_metric([mode], float(status.mode == mode))
         yield modes
-        for name, text in OF_THE_LOG.items():
-            yield GaugeMetricFamily(f"tether_{name}", text, _number(getattr(status, name)))
-        for name, text in OF_THE_WORKER.items():
-            gauge = GaugeMetricFamily(f"tether_{name}", text, labels=["worker"])
-            gauge.add_metric([self._worker], _number(getattr(status, name)))
-            yield gauge
+        for field, (name, text) in COUNTERS.items():
+            yield CounterMetricFamily(f"tether_{name}", text, float(getattr(status, field)))
+        for field, (name, text) in GAUGES.items():
+            value = getattr(status, field)  # words, such as those of an alarm, count as 1
+            yield GaugeMetricFamily(f"tether_{name}", text, float(bool(value) if isinstance(value, str) else value))
 
-    def text(self, status: Status) -> bytes:
+    def text(self, status: Status, usage: Usage | None) -> bytes:
         """Everything, in Prometheus' text format."""
-        self._status = status
+        self._status, self._usage = status, usage or self._usage
         return generate_latest(self._registry)
 
 
-def _number(value: float | bool | str) -> float:
-    """A value of the status as a gauge; words, such as those of an alarm, count as 1."""
-    return float(bool(value)) if isinstance(value, str) else float(value)
+def process_metrics() -> Iterator[Metric]:
+    """CPU, memory, open files and start of this process; with several workers, of all of them together."""
+    pids = [os.getpid()]
+    if os.environ.get(SHARED):
+        with suppress(OSError):
+            parent = os.getppid()
+            pids = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    found: dict[str, Metric] = {}
+    for pid in pids:
+        for metric in ProcessCollector(pid=partial(int, pid), registry=None).collect():
+            if metric.name not in found:
+                found[metric.name] = metric
+                continue
+            (first,), (sample,) = found[metric.name].samples, metric.samples
+            whole = min(first.value, sample.value) if "time" in metric.name else first.value + sample.value
+            found[metric.name].samples[0] = first._replace(value=whole)
+    yield from found.values()
 
 
 # The dashboard's files.

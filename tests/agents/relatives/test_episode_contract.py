@@ -72,7 +72,9 @@ def test_a_scale_of_one_is_called_the_theorem_and_any_other_tuned(method):
     for scale, origin in ((1.0, "theorem"), (0.5, "tuned")):
         agent = method(problem, method.config_type(scale=scale, episodes=50), seed=3)
         agent.plan()
-        assert agent.peek(0, 0).value_radius.origin == origin
+        decision = agent.peek(0, 0)
+        assert decision.value_radius.origin == origin
+        assert decision.cost_radius.origin in (origin, "none"), "a scaled radius certifies nothing by a theorem"
 
 
 @pytest.mark.parametrize("method", [Opse, LagrangianLsvi, LagrangianBisection, OptPessLp, Dope], ids=lambda m: m.kind)

@@ -125,7 +125,7 @@ def test_more_than_the_limit_is_refused_and_nothing_of_it_taken(slow):
         assert slow.entered.acquire(timeout=SOON)
         futures.append(commits.submit([draft(1), draft(2)]))
         assert commits.waiting == 2
-        with pytest.raises(StoreBusy, match="2 drafts wait to be logged and 2 more would pass the limit of 3"):
+        with pytest.raises(StoreBusy, match=r"2 drafts of .* bytes wait, and 2 of .* bytes would pass the limit of 3"):
             commits.submit([draft(3), draft(4)])
         futures.append(commits.submit([draft(5)]))
         slow.go.release(2)
@@ -133,6 +133,22 @@ def test_more_than_the_limit_is_refused_and_nothing_of_it_taken(slow):
         slow.go.release()
         commits.append([draft(6), draft(7), draft(8)])
     assert numbers(slow) == [0, 1, 2, 5, 6, 7, 8]
+
+
+def test_bytes_that_wait_are_limited_too(slow, monkeypatch):
+    """However few the drafts are; one alone is always taken, as it was let in at the door."""
+    size = len(draft(1).text)
+    monkeypatch.setattr("tether.live.log.group_commit.MOST_WAITING_BYTES", 2 * size)
+    with GroupCommit(slow) as commits:
+        futures = [commits.submit([draft(0)])]
+        assert slow.entered.acquire(timeout=SOON)
+        futures.append(commits.submit([draft(1), draft(2), draft(3)]))
+        with pytest.raises(StoreBusy, match=r"3 drafts of \d+ bytes"):
+            commits.submit([draft(4)])
+        slow.go.release(5)
+        wait(futures, SOON)
+        commits.append([draft(5)])
+    assert numbers(slow) == [0, 1, 2, 3, 5]
 
 
 def test_closing_writes_what_waits_and_refuses_what_comes(slow):

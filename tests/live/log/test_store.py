@@ -11,7 +11,19 @@ import pytest
 
 from live.places import IDENTITY, draft, numbers
 from tether import InputError, StoreError
-from tether.live.log.chain import KEEP_SNAPSHOTS, Chain, Draft, Entry, Head, canonical, genesis_of, verify, verify_store
+from tether.live.log.chain import (
+    KEEP_SNAPSHOTS,
+    Chain,
+    Draft,
+    Entry,
+    Head,
+    canonical,
+    genesis_of,
+    is_end,
+    verify,
+    verify_store,
+)
+from tether.live.log.sql import SqlStore
 from tether.live.log.sqlite import SqliteStore
 
 
@@ -323,6 +335,14 @@ def test_the_newest_snapshot_comes_back(store):
     assert store.head().seq == 9, "a snapshot is no entry"
 
 
+def test_a_snapshot_of_megabytes_is_saved(store):
+    """By PostgreSQL it is sent in one pipeline with its commit, which must not wait for an answer before it is sent."""
+    store.append([draft(1)])
+    data = bytes(range(256)) * 2**14
+    store.save_snapshot(1, data)
+    assert store.latest_snapshot() == (1, data)
+
+
 def test_a_snapshot_needs_the_entry_it_follows(store):
     store.append([draft(1)])
     for seq in (0, 2):
@@ -517,3 +537,19 @@ def test_floats_read_back_bit_for_bit(store):
     values = [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 1e22, 123456789.123456789]
     store.append([Draft("note", {"values": values})])
     assert [value.hex() for value in store.read()[0].body["values"]] == [value.hex() for value in values]
+
+
+def test_a_page_of_large_entries_is_shorter(store, monkeypatch):
+    """A thousand entries of a megabyte each would not fit into memory; whoever reads asks again."""
+    store.append([draft(n) for n in range(6)])
+    size = len(draft(1).text)
+    for module in ("chain", "sql"):
+        monkeypatch.setattr(f"tether.live.log.{module}.PAGE_BYTES", 2 * size)
+    pages, after = [], 0
+    while page := store.read(after, 4):
+        pages.append([entry.seq for entry in page])
+        after = page[-1].seq
+    assert [seq for page in pages for seq in page] == [1, 2, 3, 4, 5, 6]
+    assert pages[0] in ([1, 2, 3, 4], [1, 2], [1, 2, 3]), "memory holds them all anyway"
+    assert not isinstance(store, SqlStore) or max(map(len, pages)) <= 3
+    assert is_end(store.read(5, 4), 4) and not is_end(store.read(0, 4), 4) and not is_end(store.read(2, 5), 5)

@@ -27,8 +27,9 @@ Track = Literal["step", "coin", "realised", "episode", "none"]
 """What is to stay under its limit: the expected cost of each step; that over the learner's own coin; the measured cost
 of each step; the expected sum over an episode; nothing."""
 
-Source = Literal["code", "text", "memory"]
-"""Where the rule was read: the authors' code, the paper's text, or neither: then it is written from memory of it."""
+Source = Literal["code", "text", "summary", "memory"]
+"""Where the rule was read: the authors' code, the paper's text, somebody's summary of it; or nowhere, and it is written
+from memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,8 @@ class Doss(LeastSquaresAgent):
 
     Citation: A. Gangrade, T. Chen, V. Saligrama, "Safe Linear Bandits over Unknown Polytopes", COLT 2024, arXiv
     2209.13694; H. Wei, X. Liu, L. Ying, "Safe Reinforcement Learning with Instantaneous Constraints: The Role of
-    Aggressive Exploration", AAAI 2024, arXiv 2312.14470. Abstracts were read; the rule of DOSS is as the abstract says,
-    that of LSVI-AE is from memory.
+    Aggressive Exploration", AAAI 2024, arXiv 2312.14470. Abstracts and first pages were read: DOSS is as its abstract
+    says; that LSVI-AE knows nothing safe and explores aggressively is, too, but its penalty Z is from memory.
 
     Deviations: Z = ∞ from the start; the constant c_β of LSVI-AE's bonus is taken as 1; values are clipped at H − h + 1
     steps to go.

@@ -57,6 +57,7 @@ class EpisodicAgent(MixingAgent, ABC):
     row: ClassVar[Row]
     config_type = EpisodicConfig
     config: EpisodicConfig
+    needs_margin: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class EpisodicAgent(MixingAgent, ABC):
     ) -> None:
         settings: EpisodicConfig = (config or self.config_type()).settled(problem, mixes=self.mixes)
         self._check_fit(problem)
-        rules = plain_rules(problem, settings, conditioning=MEASURED, cost_error=np.full(1, np.inf))
+        rules = plain_rules(problem, settings, conditioning=MEASURED, cost_error=np.full(problem.constraints, np.inf))
         rules.threshold[:] = np.inf  # no step is certified, and evidence says so
         super().__init__(problem, settings, rules, origins=("none", "theorem" if settings.scale == 1.0 else "tuned"))
         self.rng = np.random.default_rng(seed)
@@ -80,16 +81,21 @@ class EpisodicAgent(MixingAgent, ABC):
         self.safe_policy = np.broadcast_to(default if safe_policy is None else np.asarray(safe_policy), shape).copy()
         self.starts = np.zeros(shape[1])  # episodes that were seen to start in each state
         self.margin = self._margin() if settings.margin is None else settings.margin
-        if not self.margin > 0.0:
+        if self.needs_margin and not self.margin > 0.0:
             raise InputError(
                 f"{type(self).__name__} needs a safe policy that stays under the budget Hτ by a known margin ξ > 0 "
                 f"(Slater's condition), but ξ = {self.margin}: declare baseline_cost, or set margin."
             )
 
     def _check_fit(self, problem: Problem) -> None:
+        if problem.constraints != 1 or problem.limit != "expected":
+            raise InputError(f"{type(self).__name__} needs one constraint on an expected cost.")
+        self._check_actions(problem)
+
+    def _check_actions(self, problem: Problem) -> None:
         name = type(self).__name__
-        if problem.states is None or problem.constraints != 1 or problem.limit != "expected":
-            raise InputError(f"{name} needs listed states and one constraint on an expected cost.")
+        if problem.states is None:
+            raise InputError(f"{name} needs listed states.")
         sets = [problem.actions(state) for state in problem.states]
         if len({(each.is_star, len(each.endpoints)) for each in sets}) > 1:
             raise InputError(f"{name} needs the same kind and number of actions in every state.")

@@ -37,7 +37,7 @@ class LagrangianLsvi(EpisodicAgent):
 
     Citation: A. Ghosh, X. Zhou, N. Shroff, "Provably Efficient Model-Free Constrained RL with Linear Function
     Approximation", NeurIPS 2022, arXiv 2206.11889. The abstract was read (primal-dual LSVI-UCB with a softmax policy,
-    √K regret and violation); the constants are from memory.
+    √K regret and violation); the rest of the text could not be, so that the constants are from memory.
 
     Deviations: V_g is averaged over the start states seen so far; values are clipped at the H − h + 1 steps to go;
     the constant of β is taken as 1.

@@ -11,21 +11,29 @@ from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.compiled import replaced
 from tether.problem.problem import KnownState, Problem
-from tether.records import Decision, Origin, State
+from tether.records import Array, Decision, Origin, State
 
 
 @dataclass(frozen=True, kw_only=True)
 class NcsLsviConfig(RelativeConfig):
-    """K' episodes of the first phase (their figure has 1, 300 and 2000), its ε, and β₁.
+    """K' episodes of the first phase, its ε, and β₁.
 
-    neighbourhood ε: how far from φ(s, a_0) its actions may lie; None takes every certified one, which without data are
-    those within (τ − τ_s)/B. value_radius "theorem" is dH√log(dT/δ), which needs `episodes`.
+    first_phase K': their figure has 1, 300 and 2000; None takes a fifth of the run, at most 300, and 300 where
+    `episodes` is unknown. neighbourhood ε: how far from φ(s, a_0) its actions may lie; None takes every certified one,
+    which without data are those within (τ − τ_s)/B. value_radius "theorem" is dH√log(dT/δ), which needs `episodes`.
     """
 
-    first_phase: int = 300
+    first_phase: int | None = None
     neighbourhood: float | None = None
     value_radius: float | Literal["theorem"] = "theorem"
     episodes: int | None = None
+
+    @property
+    def explored(self) -> int:
+        """K'."""
+        if self.first_phase is not None:
+            return self.first_phase
+        return 300 if self.episodes is None else min(300, self.episodes // 5)
 
     def core(self) -> SlucbConfig:
         """Optimism by widths within the certified set, λ = 1, OFUL's radius."""
@@ -55,11 +63,12 @@ class NcsLsvi(CertifiedAgent):
         Q(s, a) = ⟨w, φ⟩ + β₁‖φ‖ + (2H/Δ) β₂‖φ − φ_0‖,    a = argmax over A_h^k(s),   V clipped.
 
     Citation: A. Roknilamouki, A. Ghosh, M. Shi, F. Nourzad, E. Ekici, N. Shroff, "Provably Efficient RL for Linear MDPs
-    under Instantaneous Safety Constraints in Non-Convex Feature Spaces", ICML 2025, arXiv 2502.18655. The abstract (two
-    phases, zero violations) and a summary with the bonus were read; the rest is from memory.
+    under Instantaneous Safety Constraints in Non-Convex Feature Spaces", ICML 2025, arXiv 2502.18655. The abstract and
+    a third party's summary were read: both phases, the ε-neighbourhood, the least-squares safe set, the bonus with its
+    2H/τ, the argmax. The constants of β₁ and β₂ and the theorem's K' could not be read.
 
-    Deviations: bound and width are SLUCB-QVI's, conditioned on the known cost of a_0 instead of centred at φ_0;
-    2(H − h + 1) for 2H; in stars the certified lengths are played; the constant of β₁ is taken as 1.
+    Deviations: K' is a fifth of the run; bound and width are SLUCB-QVI's, conditioned on the known cost of a_0 instead
+    of centred at φ_0; 2(H − h + 1) for 2H; in stars the certified lengths are played; the constant of β₁ is taken as 1.
     """
 
     kind = "ncs-lsvi"
@@ -70,9 +79,10 @@ class NcsLsvi(CertifiedAgent):
         track="step",
         constraint="c_h(s, a) <= τ at every step, with high probability",
         told="K' of its first phase",
-        source="memory",
+        source="summary",
         anchor="no figure: the intersection of their experiments is described, not published",
         deviations=(
+            "K' is a fifth of the run, at most 300",
             "widths are conditioned on the known cost of a_0, not centred at φ_0",
             "2(H − h + 1) for 2H in the second bonus",
             "the constant of β₁ is 1",
@@ -99,7 +109,7 @@ class NcsLsvi(CertifiedAgent):
             gamma_norm=scale * np.array(problem.gamma_norm),
         )
         origin: Origin = "theorem" if scale == 1.0 else "tuned"
-        self.core.origins = (origin, origin if self.settings.value_radius == "theorem" else "tuned")
+        self.core.relabel(origin, origin if self.settings.value_radius == "theorem" else "tuned")
         self.draws = np.zeros(problem.horizon)
 
     def prepare(self, rng: np.random.Generator) -> None:
@@ -114,10 +124,19 @@ class NcsLsvi(CertifiedAgent):
         ]
         return near[int(self.draws[options.step] * len(near))]
 
+    @property
+    def is_second_phase(self) -> bool:
+        """Whether what the core plans is played."""
+        return bool(self.core.current.made[0] > self.settings.explored)
+
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
-        if self.core.current.made[0] > self.settings.first_phase:  # the second phase: what the core plans
-            return self.core.peek(step, state), self.core.look_up(state)
+        if self.is_second_phase:
+            return self.core.peek(step, state, time=self.core.time), self.core.look_up(state)
         return super()._answer(step, state)
+
+    def peek_feature(self, step: int, state: State) -> Array:
+        """φ of what `act` would play, without its evidence."""
+        return self.core.peek_feature(step, state) if self.is_second_phase else self.peek(step, state).feature
 
 
 METHODS = (NcsLsvi,)

@@ -36,8 +36,8 @@ class SafeLts(RayBandit):
         θ̃ = θ̂ + β A^{-1/2} η,  η ~ N(0, (1 + 2LS/τ)² I);  play argmax α_i ⟨θ̃,u_i⟩, the origin if that is negative
         β_t = σ √(d log(1 + tL²/λ) + 2 log(1/δ')) + √λ S,  δ' = δ/(6T)
 
-    Deviations: the paper's text could not be read, the rule is from memory of it; T is unknown to an agent outside a
-    study, δ' is then δ/6 (t + 1)^{-2}.
+    Deviations: only the abstract and the first page could be read, the rule is from memory; T is unknown to an agent
+    outside a study, δ' is then δ/6 (t + 1)^{-2}.
     """
 
     kind = "safe-lts-paper"

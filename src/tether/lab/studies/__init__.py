@@ -16,6 +16,7 @@ OWN = {
     "twins": "twins",
     "league": "league",
     "league-mdp": "league",
+    "league-axes": "league",
     "real": "real",
     "real-buildings": "real_cells",
     "real-patients": "real_cells",

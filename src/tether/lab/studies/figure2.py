@@ -66,7 +66,7 @@ def kind_of(cell: Cell) -> Kind:
     options, schedule = cell.options, schedule_of(cell)
     if cell.agent == "always-safe":
         return "safe-action"
-    if cell.world_options.get("costs") == "bernoulli":
+    if cell.world_options.get("costs", "gaussian") != "gaussian":
         return "bernoulli"
     given = options.get("cost_radius")
     number = float(given) if isinstance(given, int | float) else 0.0

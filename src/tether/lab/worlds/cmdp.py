@@ -89,6 +89,7 @@ def _tabular(
         true_gamma=np.tile(gamma, (horizon, 1, 1)),
         true_mu=np.tile(mu, (horizon, 1, 1)),
         initial=np.eye(states)[0],
+        limits="episode",
     )
 
 
@@ -134,4 +135,5 @@ def random_cmdp(
         true_gamma=gamma[:, None],
         true_mu=mu,
         initial=np.eye(states)[start],
+        limits="episode",
     )

@@ -89,14 +89,15 @@ def frozen_lake(
     confidence: float = 0.01,
     basis: Literal["gaussian", "orthogonal"] = "gaussian",
     reward: Literal["exact", "table", "least-squares"] = "exact",
-    costs: Literal["gaussian", "bernoulli"] = "gaussian",
+    costs: Literal["gaussian", "bernoulli", "bounded"] = "gaussian",
     baseline: Literal["least-cost", "goalward"] = "least-cost",
 ) -> LinearMDP:
     """One lake. `basis` draws M; a Gaussian one breaks the norm bounds of Assumption 4, which are then declared larger.
 
     reward: "exact" pays Σ P(s'|s,a) ρ(s') with ρ = 1 − dist/maxdist, which is linear in φ; "table" is the paper's 1
     toward the goal and 0.01 otherwise, which is not (misspecified); "least-squares" pays the closest linear reward.
-    costs: "gaussian" observes c + N(0, σ²); "bernoulli" observes only whether the step ended in danger, σ = 1/2.
+    costs: "gaussian" observes c + N(0, σ²); "bernoulli" observes only whether the step ended in danger, σ = 1/2;
+    "bounded" observes the same and says so (`cost_kind`): likelihood ratios instead of σ.
     baseline: a_0 is an action of least cost, ties at random or toward the goal. Six cells have no action under τ = 0.1;
     there, as the paper's Assumption 2 fails, a_0 is played.
     """
@@ -120,6 +121,7 @@ def frozen_lake(
         horizon=horizon,
         threshold=(threshold,),
         noise=(noise if costs == "gaussian" else 0.5,),
+        cost_kind="bounded" if costs == "bounded" else "gaussian",
         confidence=confidence,
         gamma_norm=(np.sqrt(len(DANGER)) * (1.0 if basis == "orthogonal" else NORM_MARGIN * np.sqrt(CELLS)),),
         feature_norm=float(np.linalg.norm(features, axis=2).max()) * (1.0 + 1e-9),
@@ -134,7 +136,7 @@ def frozen_lake(
         true_mu=np.tile(rows.T, (horizon, 1, 1)),
         initial=np.eye(CELLS)[START],
         rewards=table if reward == "table" else None,
-        arrival_cost=danger[None] if costs == "bernoulli" else None,
+        arrival_cost=None if costs == "gaussian" else danger[None],
     )
 
 

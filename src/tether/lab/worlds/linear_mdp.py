@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import erf, sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,8 @@ class LinearMDP:
         arrival_cost: observed costs as a function of the next state, (M, S), in place of c + Gaussian noise; their
             mean must be c.
         true_reward_noise: σ_r of the rewards that are drawn; that of the problem unless given.
+        limits: what τ stands for in this world, and what its best policy is judged by: the cost of every step, or Hτ
+            that of an episode. The learner's Problem is about steps in either case.
     """
 
     name: str
@@ -68,6 +71,7 @@ class LinearMDP:
     rewards: Array | None = None
     arrival_cost: Array | None = None
     true_reward_noise: float | None = None
+    limits: Literal["step", "episode"] = "step"
 
     def __post_init__(self) -> None:
         p, count = self.problem, self.state_count

@@ -1,9 +1,12 @@
 """Random instances on the simplex: section 5.1 of the paper, with its gaps resolved as in docs/theory.md section 8."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from tether.errors import InputError
-from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.records import Array
@@ -23,13 +26,15 @@ def synthetic(
     literal: bool = False,
     known_costs: bool = True,
     cost_error: float = 0.0,
+    finite: bool = False,
 ) -> LinearMDP:
     """One realisation: Dirichlet features, rays from a safe feature, θ*, γ* ~ N(0, I), Dirichlet rows of μ*.
 
     Each θ*_h and γ*_h is rescaled affinely so that rewards and costs fill [0, 1]; on the simplex this adds
     a constant to all actions. `literal` keeps the raw normal draws, whose costs and rewards leave [0, 1] and for
     which the learner must be told a larger ‖γ*‖. The safe feature has cost <= τ − gap at every step. With `cost_error`
-    the learner is told safe costs that are off by up to so much, and that they may be.
+    the learner is told safe costs that are off by up to so much, and that they may be. With `finite` the ends of the
+    rays and the safe feature are all there is: no lengths between.
     """
     theta = rng.standard_normal((horizon, dimension))
     for _ in range(1000):
@@ -50,17 +55,20 @@ def synthetic(
     declared = gamma @ phi_0.T
     if cost_error > 0.0:
         declared = declared + rng.uniform(-cost_error, cost_error, declared.shape)
-    problem = Problem.from_rays(
-        phi_0=phi_0,
-        endpoints=endpoints,
-        baseline_cost=declared if known_costs else None,
-        baseline_cost_error=cost_error,
-        horizon=horizon,
-        threshold=threshold,
-        noise=noise,
-        confidence=confidence,
-        gamma_norm=norm,
-    )
+    told: dict[str, Any] = {
+        "baseline_cost": declared if known_costs else None,
+        "baseline_cost_error": cost_error,
+        "horizon": horizon,
+        "threshold": threshold,
+        "noise": noise,
+        "confidence": confidence,
+        "gamma_norm": norm,
+    }
+    if finite:
+        features = np.concatenate([endpoints, phi_0[:, None]], axis=1)
+        problem = Problem.from_table(features=features, baseline_action=np.full(states, rays), **told)
+    else:
+        problem = Problem.from_rays(phi_0=phi_0, endpoints=endpoints, **told)
     return LinearMDP(
         name="synthetic",
         problem=problem,
@@ -69,6 +77,35 @@ def synthetic(
         true_mu=mu,
         initial=np.full(states, 1.0 / states),
     )
+
+
+def synthetic_twin(
+    rng: np.random.Generator,
+    *,
+    misfit: float = 0.0,
+    drift: float = 0.0,
+    episodes: int = 1000,
+    states: int = 3,
+) -> MisspecifiedMDP:
+    """A synthetic world whose costs are not quite ⟨γ*, φ⟩; the learner is told by how much at most.
+
+    `misfit` ε bends them: ε‖φ − φ_0‖²/2 is added, which is at most ε on the simplex. `drift` ρ moves γ* by ρ with every
+    decision, along a direction in which no safe feature lies, so that declared safe costs stay true.
+    """
+    world = synthetic(rng, states=states)
+    safe, p = world.phi_0, world.problem
+    away = np.linalg.svd(safe)[2][states:]  # what is orthogonal to every safe feature, (d − S, d)
+    direction: Array = away.sum(axis=0) / np.linalg.norm(away.sum(axis=0))
+    last = world.true_gamma + drift * episodes * p.horizon * direction
+    if np.linalg.norm(last, axis=2).max() > p.gamma_norm[0]:
+        raise InputError(f"a drift of {drift} over {episodes * p.horizon} decisions takes γ* out of its norm bound B.")
+
+    def extra(step: int, state: int, feature: Array, episode: int) -> Array:
+        bent = 0.5 * misfit * float(((feature - safe[state]) ** 2).sum())
+        return np.array([bent + drift * (episode * p.horizon + step) * float(direction @ feature)])
+
+    told = replace(world, problem=replace(p, misfit=(misfit,), drift=(drift,)))
+    return MisspecifiedMDP(linear=told, extra=extra, story=f"misfit {misfit}, drift {drift} a decision")
 
 
 def _to_unit_interval(vectors: Array) -> Array:

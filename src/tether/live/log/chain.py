@@ -14,7 +14,7 @@ can write a whole new chain, and a cut tail leaves a valid shorter one: note the
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +32,9 @@ FORMAT = "tether-log-1"
 
 LARGEST_BODY = 2**26
 """Bytes of canonical JSON that one body may have. Databases take more, but a reader must hold a page of them."""
+
+PAGE_BYTES = 2**24
+"""Characters of bodies after which a page of entries ends, however few they are: a reader holds a page in memory."""
 
 LONGEST_UNIQUE = 512
 """Characters of a uniqueness key: what an index of either database holds in one row, whatever the script."""
@@ -221,6 +224,14 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+class Usage(NamedTuple):
+    """What a log takes: bytes on disk, and the newest snapshot: the entry that it follows (0: none), and its time."""
+
+    size: int
+    snapshot: int
+    saved: float
+
+
 def extend(
     head: Head, drafts: Sequence[Draft], time: float, found: Mapping[str, Entry]
 ) -> tuple[list[Entry], list[Appended]]:
@@ -260,7 +271,14 @@ class Store(Protocol):
         """Where the log ends now."""
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """Up to `limit` entries with seq > `after`, in order. The hashes are not checked: see `Chain`."""
+        """Up to `limit` entries with seq > `after`, in order, and fewer, but one, where they are large: see `is_end`.
+        The hashes are not checked: see `Chain`. Entries that were archived are read from the archive's files."""
+
+    def archived(self) -> int:
+        """The last entry that was moved to an archive, 0 if none was."""
+
+    def remains(self, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """Up to `limit` archived entries with seq > `after` that the log itself still holds."""
 
     def find(self, unique: str) -> Entry | None:
         """The entry that holds this key, if there is one."""
@@ -278,6 +296,24 @@ class Store(Protocol):
     def snapshots(self) -> list[tuple[int, bool]]:
         """The entry that each snapshot follows, and whether the snapshot is whole and belongs to this very chain."""
 
+    def announce_stop(self, text: str) -> None:
+        """Tell all who share this log of a stop, ahead of its entry and without waiting for other writers."""
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement, empty if there was none: as of now, or, unless `fresh`, as of the last `append`."""
+
+    def usage(self) -> Usage:
+        """What the log takes, for people."""
+
+    def place(self) -> str:
+        """Where the log is kept, as its server knows it: a restored one is elsewhere. Empty if there is no server."""
+
+    def note(self, text: str) -> None:
+        """Keep a note beside the log, in place of the last one; where the log is a file, nothing is kept."""
+
+    def noted(self) -> str:
+        """The last note; empty if there is none."""
+
     def identity(self) -> str:
         """A random name that the log got when it was created, in hex; the genesis hash holds it."""
 
@@ -293,6 +329,11 @@ def storable(key: str) -> bool:
 def snapshot_digest(entry_hash: str, data: bytes) -> str:
     """SHA-256 of the hash of the entry that a snapshot follows, and its bytes: it fits this prefix of this log only."""
     return hashlib.sha256(entry_hash.encode() + b"\n" + data).hexdigest()
+
+
+def is_end(page: Sequence[Entry], limit: int) -> bool:
+    """Whether a page that was read with this limit is the log's last."""
+    return len(page) < limit and sum([len(entry.text) for entry in page]) < PAGE_BYTES
 
 
 def check_page(after: int, limit: int) -> None:
@@ -365,9 +406,12 @@ def verify(entries: Iterable[Entry], genesis: str) -> Fault | None:
     return None
 
 
-def verify_store(store: Store, known: Head | None = None, page: int = 1000) -> Verdict:
+def verify_store(
+    store: Store, known: Head | None = None, page: int = 1000, also: Callable[[Entry], None] | None = None
+) -> Verdict:
     """Follow a store's whole chain, and compare its index of keys and its snapshots. `known`: a head noted earlier,
-    which finds a cut tail and a chain that was computed anew. Entries that arrive meanwhile are checked too."""
+    which finds a cut tail and a chain that was computed anew. Entries that arrive meanwhile are checked too. `also`
+    gets each entry that was followed, and may raise AlteredLog."""
     chain = Chain(Head(0, genesis_of(store.identity())))
     if known is not None and known.seq == 0 and known != chain.head:
         return Verdict(chain.head, Fault(0, "the noted head is the start of another log."))
@@ -377,6 +421,8 @@ def verify_store(store: Store, known: Head | None = None, page: int = 1000) -> V
                 chain.follow(entry)
                 if known is not None and entry.seq == known.seq and entry.hash != known.hash:
                     raise _written_anew(chain.head, known)
+                if also is not None:
+                    also(entry)
             _check_keys(store, entries)
         if known is not None and chain.head.seq < known.seq:
             raise _cut_off(chain.head, known)
@@ -428,11 +474,20 @@ def _page(store: Store, chain: Chain, limit: int) -> list[Entry]:
 
 
 def _check_keys(store: Store, entries: Sequence[Entry]) -> None:
-    """Every key of these entries must be in the index, pointing at its entry: else it could be used twice."""
+    """Every key of these entries must be in the index, pointing at its entry: else it could be used twice. What was
+    archived has left the index with its keys; what remains of it must be what the archive holds."""
     expected = [(key, entry.seq) for entry in entries for key in entry.unique]
-    places = store.places([key for key, _ in expected])
+    places, archived = store.places([key for key, _ in expected]), store.archived()
+    first = entries[0].seq
+    remains = store.remains(first - 1, len(entries)) if first <= archived else []
+    remains = [entry for entry in remains if entry.seq <= entries[-1].seq]
+    for entry in remains:
+        if entry != entries[entry.seq - first]:
+            raise AlteredLog(f"entry {entry.seq} in the log is not the one in the archive.", entry.seq)
+    here = {entry.seq for entry in remains}
     for key, seq in expected:
-        if places.get(key) != seq:
+        has_left = seq <= archived and seq not in here and key not in places
+        if places.get(key) != seq and not has_left:
             raise AlteredLog(
                 f"entry {seq} holds the key {key!r:.80}, but the index of keys points at entry {places.get(key)}.", seq
             )

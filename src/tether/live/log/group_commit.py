@@ -3,8 +3,9 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from time import perf_counter
 from typing import NamedTuple, Self
 
 from tether.errors import InputError, StoreBusy, StoreError
@@ -12,6 +13,14 @@ from tether.live.log.chain import Appended, Draft, Store
 
 LARGEST_BATCH_BYTES = 2**24
 """Bytes of bodies that one batch gathers: a statement of a database has its limits, and others wait meanwhile."""
+
+
+MOST_WAITING_BYTES = 2**26
+"""Bytes of bodies that may wait for the next batch, in all."""
+
+
+def _bytes_of(drafts: Sequence[Draft]) -> int:
+    return sum([len(draft.text) for draft in drafts])
 
 
 class _Request(NamedTuple):
@@ -23,17 +32,26 @@ class GroupCommit:
     """One thread that appends to a store for many. A future resolves only after the sync of its own batch.
 
     An error of the store reaches exactly those whose drafts were in that batch; the next batch tries anew. When more
-    than `most_waiting` drafts wait, `submit` refuses with StoreBusy. The store stays its owner's to close, after this.
+    than `most_waiting` drafts, or `MOST_WAITING_BYTES`, wait, `submit` refuses with StoreBusy. `observe` is told the
+    seconds that each sync took. The store stays its owner's to close, after this.
     """
 
-    def __init__(self, store: Store, *, most_waiting: int = 10_000, largest_batch: int = 1_000) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        most_waiting: int = 10_000,
+        largest_batch: int = 1_000,
+        observe: Callable[[float], object] = abs,
+    ) -> None:
         if most_waiting < 1 or largest_batch < 1:
             raise InputError(
                 f"most_waiting and largest_batch must be at least 1, not {most_waiting} and {largest_batch}."
             )
         self._store, self._most_waiting, self._largest_batch = store, most_waiting, largest_batch
         self._waiting: deque[_Request] = deque()
-        self._drafts = 0
+        self._observe = observe
+        self._drafts = self._bytes = 0
         self._changed = threading.Condition()
         self._closed = False
         self._process = os.getpid()
@@ -48,13 +66,16 @@ class GroupCommit:
                 raise StoreError(
                     "this group commit was closed, or belongs to the process before a fork: make a new one."
                 )
-            if self._drafts + len(request.drafts) > self._most_waiting:
+            size = _bytes_of(request.drafts)
+            many = self._drafts + len(request.drafts) > self._most_waiting
+            if many or (self._waiting and self._bytes + size > MOST_WAITING_BYTES):
                 raise StoreBusy(
-                    f"{self._drafts} drafts wait to be logged and {len(request.drafts)} more would pass the limit of "
-                    f"{self._most_waiting}: try again later."
+                    f"{self._drafts} drafts of {self._bytes} bytes wait, and {len(request.drafts)} of {size} "
+                    f"bytes would pass the limit of {self._most_waiting}, or of {MOST_WAITING_BYTES} bytes: try again."
                 )
             self._waiting.append(request)
             self._drafts += len(request.drafts)
+            self._bytes += size
             self._changed.notify()
         return request.future
 
@@ -85,7 +106,9 @@ class GroupCommit:
         while batch := self._next_batch():
             try:
                 drafts = [draft for request in batch for draft in request.drafts]
+                began = perf_counter()
                 results = iter(self._store.append(drafts))
+                self._observe(perf_counter() - began)
                 answers = [[next(results) for _ in request.drafts] for request in batch]
             except BaseException as error:  # the thread must outlive whatever the store does: others wait for it
                 for request in batch:
@@ -106,11 +129,13 @@ class GroupCommit:
                 size = weight = 0
                 while self._waiting:
                     drafts = self._waiting[0].drafts
-                    size, weight = size + len(drafts), weight + sum(len(draft.text) for draft in drafts)
+                    own = _bytes_of(drafts)
+                    size, weight = size + len(drafts), weight + own
                     if batch and (size > self._largest_batch or weight > LARGEST_BATCH_BYTES):
                         break
                     request = self._waiting.popleft()
                     self._drafts -= len(drafts)
+                    self._bytes -= own
                     if request.future.set_running_or_notify_cancel():  # else its caller has given up: nothing to write
                         batch.append(request)
         return batch

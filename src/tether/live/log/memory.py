@@ -13,6 +13,7 @@ from tether.live.log.chain import (
     Entry,
     Head,
     Snapshot,
+    Usage,
     check_page,
     extend,
     genesis_of,
@@ -33,6 +34,7 @@ class MemoryStore:
         self._snapshots: dict[int, tuple[bytes, str]] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._stop = ""
 
     def append(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Add all drafts or none. See `Store.append`."""
@@ -54,6 +56,14 @@ class MemoryStore:
         check_page(after, limit)
         with self._open():
             return self._entries[after : after + limit]
+
+    def archived(self) -> int:
+        """Nothing of it is archived."""
+        return 0
+
+    def remains(self, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """Nothing of it is archived."""
+        return []
 
     def find(self, unique: str) -> Entry | None:
         """The entry that holds this key, if there is one."""
@@ -87,6 +97,32 @@ class MemoryStore:
                 (seq, seq <= len(self._entries) and snapshot_digest(self._entries[seq - 1].hash, data) == digest)
                 for seq, (data, digest) in self._snapshots.items()
             ]
+
+    def announce_stop(self, text: str) -> None:
+        """See `Store.announce_stop`: whoever holds this store hears it."""
+        self._stop = text
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement."""
+        return self._stop
+
+    def usage(self) -> Usage:
+        """What the log takes."""
+        with self._open():
+            last = max(self._snapshots, default=0)
+            size = sum(len(entry.text) for entry in self._entries)
+            return Usage(size, last, self._entries[last - 1].time if last else 0.0)
+
+    def place(self) -> str:
+        """No server knows it."""
+        return ""
+
+    def note(self, text: str) -> None:
+        """Nothing is kept."""
+
+    def noted(self) -> str:
+        """Nothing was."""
+        return ""
 
     def identity(self) -> str:
         """The log's random name, in hex."""

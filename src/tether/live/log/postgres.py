@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
+from tether.live.log.archive import row_of
 from tether.live.log.chain import FORMAT, Entry, canonical
-from tether.live.log.sql import SqlStore, row_of
+from tether.live.log.sql import SqlStore
 
 try:
     import psycopg
@@ -42,6 +43,16 @@ WITH written AS (
     AS row(seq bigint, time float8, kind text, body text, keys text, previous text, hash text))
 INSERT INTO {0}keys (key, seq) SELECT * FROM json_to_recordset(?::json) AS row(key text, seq bigint)
 """
+
+_ARCHIVING = (
+    "CREATE FUNCTION {0}refuse_unless_archived() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.seq > coalesce("
+    "(SELECT value::bigint FROM {0}meta WHERE name = 'archived'), 0) THEN RAISE EXCEPTION 'the log is append-only'; "
+    "END IF; RETURN OLD; END $$",
+    "DROP TRIGGER entries_stay ON {0}entries",
+    "CREATE TRIGGER entries_stay BEFORE UPDATE OR TRUNCATE ON {0}entries FOR EACH STATEMENT EXECUTE FUNCTION "
+    "{0}refuse()",
+    "CREATE TRIGGER entries_last BEFORE DELETE ON {0}entries FOR EACH ROW EXECUTE FUNCTION {0}refuse_unless_archived()",
+)
 
 _DEFAULTS: dict[str, Any] = {
     "application_name": "tether",
@@ -100,6 +111,10 @@ class PostgresStore(SqlStore):
     errors = psycopg.Error
     placeholder = "%s"
     one_of = "= ANY(?)"
+    archiving = _ARCHIVING
+    announced = (
+        " UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, value, NULL, NULL, NULL FROM {0}meta WHERE name = 'stop'"
+    )
 
     def __init__(
         self,
@@ -137,7 +152,7 @@ class PostgresStore(SqlStore):
                 connection.execute(_SCHEMA.format(name=self._schema))
                 for row in (("format", FORMAT), ("identity", identity)):
                     connection.execute(self._sql("INSERT INTO {}meta (name, value) VALUES (?, ?)"), row)
-            self._commit(connection)
+            self._check_commit(self._commit(connection))
         self._check_log(connection)
 
     def _tables(self, connection: Any) -> set[str]:
@@ -179,6 +194,52 @@ class PostgresStore(SqlStore):
             connection.close()
             raise
         return connection
+
+    def announce_stop(self, text: str) -> None:
+        """In a row that no writer locks, by a connection of its own. Each batch of decisions reads it before it leaves,
+        in the transaction that logs them: so no process must listen, and none can miss it."""
+        self._set_row("stop", text)
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """What that row says; unless `fresh`, as the last batch has read it."""
+        return self._row("stop") if fresh else self._stop
+
+    def note(self, text: str) -> None:
+        """In a row beside the log."""
+        self._set_row("note", text)
+
+    def noted(self) -> str:
+        """What that row says."""
+        return self._row("note")
+
+    def place(self) -> str:
+        """The cluster, its timeline, which a recovery or a failover changes, and the number of the table, which a dump
+        that is read back changes."""
+        system, line = "system_identifier FROM pg_control_system()", "timeline_id FROM pg_control_checkpoint()"
+        sql = f"SELECT (SELECT {system}) || '.' || (SELECT {line}) || '.' || '{{}}entries'::regclass::oid"
+        return str(self._rows(self._sql(sql))[0][0])
+
+    def _set_row(self, name: str, value: str) -> None:
+        """By a connection of its own, which waits for no writer of the log."""
+        self._check_open()
+        if self.read_only:
+            raise StoreError(f"{self._where} was opened for reading only.")
+        sql = "INSERT INTO {}meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        try:
+            self._check_responsive()
+            with closing(self._new_connection()) as connection:
+                connection.execute(self._sql(sql), (name, value))
+        except psycopg.Error as error:
+            raise self._refusal("written", error) from error
+
+    def _row(self, name: str) -> str:
+        rows = self._rows(self._sql("SELECT value FROM {}meta WHERE name = ?"), (name,))
+        return str(rows[0][0]) if rows else ""
+
+    def _size(self) -> int:
+        tables = "FROM pg_class WHERE relkind = 'r' AND relnamespace = ?::regnamespace"
+        sql = f"SELECT sum(pg_total_relation_size(oid))::bigint {tables}"
+        return int(self._rows(self._sql(sql), (self._schema,))[0][0])
 
     def _check_responsive(self) -> None:
         if self._unresponsive:
@@ -252,9 +313,11 @@ class PostgresStore(SqlStore):
         keys = [{"key": key, "seq": entry.seq} for entry in entries for key in entry.unique]
         connection.execute(self._insertion, (canonical(rows), canonical(keys)))
 
-    def _commit(self, connection: Any) -> None:
-        with self._pipeline(connection):
-            done = connection.execute("COMMIT")
+    def _commit(self, connection: Any) -> Any:
+        """Its answer is in when the pipeline has ended: one within it hangs if megabytes are still to be sent."""
+        return connection.execute("COMMIT")
+
+    def _check_commit(self, done: Any) -> None:
         answer = done.statusmessage
         if answer != "COMMIT":
             raise StoreError(f"{self._where}: the server answered a commit with {answer!r}; nothing was logged.")
@@ -269,5 +332,5 @@ class PostgresStore(SqlStore):
             return False
         return isinstance(error, psycopg.OperationalError) and (state is None or state.startswith(("08", "57P")))
 
-    def _string_list(self, strings: Sequence[str]) -> Any:
-        return list(strings)
+    def _list(self, values: Sequence[str | int]) -> Any:
+        return list(values)

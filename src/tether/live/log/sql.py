@@ -1,24 +1,25 @@
 """What the SQLite and the PostgreSQL store share: tables, statements, one writing connection, and a pool of readers."""
 
-import json
-import math
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.log.archive import Archive, entry_of, row_of
 from tether.live.log.chain import (
     FORMAT,
     KEEP_SNAPSHOTS,
+    PAGE_BYTES,
     Appended,
     Draft,
     Entry,
     Head,
     Snapshot,
-    canonical,
+    Usage,
     check_page,
     extend,
     genesis_of,
@@ -28,26 +29,6 @@ from tether.live.log.chain import (
 
 COLUMNS = "e.seq, e.time, e.kind, e.body, e.keys, e.previous, e.hash"
 """The columns of the table `entries e`, in the order of a row."""
-
-
-def row_of(entry: Entry) -> tuple[int, float, str, str, str, str, str]:
-    """The row of an entry, in the order of `COLUMNS`."""
-    keys = canonical(list(entry.unique))
-    return (entry.seq, entry.time, entry.kind, entry.text, keys, entry.previous, entry.hash)
-
-
-def entry_of(row: Sequence[Any]) -> Entry:
-    """The entry in a row. A row that no store can have written is an AlteredLog."""
-    seq, time, kind, text, keys, previous, hash_ = row
-    try:
-        unique = json.loads(keys)
-        texts = all(isinstance(part, str) for part in (kind, text, previous, hash_, *unique))
-        sound = texts and isinstance(time, float) and math.isfinite(time)
-    except (TypeError, ValueError, RecursionError):
-        sound = False
-    if not sound or not isinstance(unique, list) or canonical(unique) != keys:
-        raise AlteredLog(f"entry {seq} was altered: its row is not one that Tether writes.", seq)
-    return Entry(seq, time, kind, text, tuple(unique), previous, hash_)
 
 
 def holder(key: str, seq: int, entries: Sequence[Entry]) -> Entry:
@@ -62,6 +43,9 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 50
 """Rows per INSERT: the number of parameters is limited, and each length is a statement of its own to prepare."""
 
+ANY_SIZE = 2**62
+"""Bytes of a page that is to be read whole."""
+
 IDLE_READERS = 4
 """Idle connections in the pool of readers; more may be open while many threads read at once."""
 
@@ -74,7 +58,11 @@ class SqlStore(ABC):
     placeholder: ClassVar[str]
     """How the driver marks a parameter."""
     one_of: ClassVar[str]
-    """The condition "is one of these strings", with one parameter, made by `_string_list`."""
+    """The condition "is one of these", with one parameter, made by `_list`."""
+    archiving: ClassVar[tuple[str, ...]]
+    """Statements that let rows be deleted once they are archived; no others, ever."""
+    announced: ClassVar[str] = ""
+    """A SELECT of an announced stop, where such are kept in a table: it is read with every batch that is written."""
 
     def __init__(self, where: str, prefix: str, *, clock: Callable[[], float], read_only: bool) -> None:
         self._where, self._prefix, self._clock, self.read_only = where, prefix, clock, read_only
@@ -84,6 +72,8 @@ class SqlStore(ABC):
         self._idle: list[Any] = []
         self._closed = False
         self._identity = ""
+        self._old: Archive | None = None
+        self._stop = ""  # the announcement that was last read
         self._seen: Head | None = None  # the end of the log after the last commit of this store
         self._next: Head | None = None  # and after the one that is under way
 
@@ -100,15 +90,26 @@ class SqlStore(ABC):
         return nullcontext(connection)
 
     @abstractmethod
-    def _commit(self, connection: Any) -> None:
-        """End the transaction; durable when this returns."""
+    def _commit(self, connection: Any) -> Any:
+        """End the transaction; durable when this returns and, in a pipeline, that has ended."""
+
+    def _check_commit(self, done: Any) -> None:  # noqa: B027  # most databases raise an error
+        """Refuse a commit that was answered with something else. `done` is what `_commit` returned."""
 
     @abstractmethod
     def _is_disconnect(self, error: Exception) -> bool:
         """Whether the connection itself was lost, so that a retry with a new one may succeed."""
 
     @abstractmethod
-    def _string_list(self, strings: Sequence[str]) -> Any:
+    def announce_stop(self, text: str) -> None:
+        """Tell all who share this log of a stop. See `Store.announce_stop`."""
+
+    @abstractmethod
+    def announced_stop(self, *, fresh: bool) -> str:
+        """The last announcement. See `Store.announced_stop`."""
+
+    @abstractmethod
+    def _list(self, values: Sequence[str | int]) -> Any:
         """The parameter of `one_of`."""
 
     def append(self, drafts: Sequence[Draft]) -> list[Appended]:
@@ -126,8 +127,71 @@ class SqlStore(ABC):
     def read(self, after: int = 0, limit: int = 1000) -> list[Entry]:
         """A page of entries. See `Store.read`."""
         check_page(after, limit)
-        sql = f"SELECT {COLUMNS} FROM {{}}entries e WHERE e.seq > ? ORDER BY e.seq LIMIT ?"
-        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit))]
+        entries = self._stored(after, limit)
+        if not entries or entries[-1].seq == after + len(entries):
+            return entries
+        archived, folder = self._archive()  # some are missing here
+        if after >= archived:
+            return entries
+        if self._old is None or self._old.folder != folder:
+            self._old = Archive(folder, self._identity)
+        entries = self._old.read(after, min(limit, archived - after))
+        return entries + (self._stored(archived, limit - len(entries)) if len(entries) < limit else [])
+
+    def _stored(self, after: int, limit: int, most_bytes: int = PAGE_BYTES) -> list[Entry]:
+        """Rows of the table, which may have gaps up to the last that was archived."""
+        page = "SELECT * FROM {}entries WHERE seq > ? ORDER BY seq LIMIT ?"
+        before = "sum(length(body)) OVER (ORDER BY seq) - length(body) AS before"
+        sql = f"SELECT {COLUMNS} FROM (SELECT p.*, {before} FROM ({page}) p) e WHERE e.before < ? ORDER BY e.seq"
+        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, most_bytes))]
+
+    def _archive(self) -> tuple[int, Path]:
+        """The last entry that was archived, and the folder; 0 if there is none."""
+        meta = dict(self._rows(self._sql("SELECT name, value FROM {}meta")))
+        return int(meta.get("archived", 0)), Path(meta.get("archive", ""))
+
+    def archived(self) -> int:
+        """The last entry that was moved to an archive, 0 if none was."""
+        return self._archive()[0]
+
+    def archive_folder(self) -> Path | None:
+        """Where the archive was when entries were last moved to it, None if there is none."""
+        last, folder = self._archive()
+        return folder if last else None
+
+    def remains(self, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """Archived entries that the log itself still holds."""
+        archived = self.archived()
+        if after >= archived:
+            return []
+        return [entry for entry in self._stored(after, limit, ANY_SIZE) if entry.seq <= archived]
+
+    def set_archived(self, last: int, folder: Path) -> None:
+        """From here on, entries up to `last` are read from the archive in `folder`, and may be deleted here, as are
+        snapshots that follow one of them."""
+
+        def work(connection: Any) -> None:
+            names = ("archived", str(last)), ("archive", str(folder))
+            if not connection.execute(self._sql("SELECT value FROM {}meta WHERE name = 'archived'")).fetchall():
+                for statement in self.archiving:
+                    connection.execute(statement.format(self._prefix))
+            connection.execute(self._sql("DELETE FROM {}meta WHERE name IN ('archived', 'archive')"))
+            for row in names:
+                connection.execute(self._sql("INSERT INTO {}meta (name, value) VALUES (?, ?)"), row)
+            connection.execute(self._sql("DELETE FROM {}snapshots WHERE seq <= ?"), (last,))
+
+        self._write(work)
+
+    def delete_archived(self, entries: Sequence[Entry]) -> None:
+        """Delete these entries and their keys; the database refuses it for entries that are not archived."""
+
+        def work(connection: Any) -> None:
+            keys = [key for entry in entries for key in entry.unique]
+            connection.execute(self._sql(f"DELETE FROM {{}}keys WHERE key {self.one_of}"), (self._list(keys),))
+            seqs = [entry.seq for entry in entries]
+            connection.execute(self._sql(f"DELETE FROM {{}}entries WHERE seq {self.one_of}"), (self._list(seqs),))
+
+        self._write(work)
 
     def find(self, unique: str) -> Entry | None:
         """The entry that holds this key, if there is one."""
@@ -144,7 +208,7 @@ class SqlStore(ABC):
             self._check_open()
             return {}
         sql = self._sql(f"SELECT key, seq FROM {{}}keys WHERE key {self.one_of}")
-        return dict(self._rows(sql, (self._string_list(keys),)))
+        return dict(self._rows(sql, (self._list(keys),)))
 
     def save_snapshot(self, seq: int, data: bytes) -> None:
         """Keep the state after entry `seq`."""
@@ -181,6 +245,26 @@ class SqlStore(ABC):
             (seq, isinstance(data, bytes) and snapshot_digest(str(hash_), data) == digest)
             for seq, digest, data, hash_ in self._rows(self._sql(sql))
         ]
+
+    def usage(self) -> Usage:
+        """What the log takes."""
+        sql = "SELECT e.seq, e.time FROM {0}entries e WHERE e.seq = (SELECT max(seq) FROM {0}snapshots)"
+        return Usage(self._size(), *(*self._rows(self._sql(sql)), (0, 0.0))[0])
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Bytes on disk."""
+
+    def place(self) -> str:
+        """No server knows it."""
+        return ""
+
+    def note(self, text: str) -> None:  # noqa: B027  # not every database has a place for it
+        """Nothing is kept."""
+
+    def noted(self) -> str:
+        """Nothing was."""
+        return ""
 
     def identity(self) -> str:
         """The log's random name, in hex."""
@@ -234,11 +318,13 @@ class SqlStore(ABC):
         sql = self._sql(
             f"SELECT NULL, seq, NULL, NULL, NULL, NULL, NULL, NULL, hash FROM ({newest}) AS newest UNION ALL "
             f"SELECT k.key, k.seq, {COLUMNS} FROM {{0}}keys k LEFT JOIN {{0}}entries e ON e.seq = k.seq "
-            f"WHERE k.key {self.one_of}"
+            f"WHERE k.key {self.one_of}{self.announced}"
         )
         head, found = self._head_from([]), dict[str, Entry]()
-        for key, seq, *row in connection.execute(sql, (self._string_list(keys),)).fetchall():
-            if key is None:
+        for key, seq, *row in connection.execute(sql, (self._list(keys),)).fetchall():
+            if seq is None:
+                self._stop = row[3]
+            elif key is None:
                 head = Head(seq, row[-1])
             else:
                 found[key] = holder(key, seq, [entry_of(row)] if row[0] is not None else [])
@@ -259,7 +345,8 @@ class SqlStore(ABC):
                         self._next = self._seen
                         result = work(connection)
                         committing = True
-                        self._commit(connection)
+                        done = self._commit(connection)
+                    self._check_commit(done)
                     self._seen = self._next
                     return result
                 except self.errors as error:

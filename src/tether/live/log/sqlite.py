@@ -40,6 +40,11 @@ class SqliteStore(SqlStore):
     errors = sqlite3.Error
     placeholder = "?"
     one_of = "IN (SELECT value FROM json_each(?))"
+    archiving = (
+        "DROP TRIGGER {}entries_last",
+        "CREATE TRIGGER entries_last BEFORE DELETE ON entries WHEN OLD.seq > coalesce((SELECT CAST(value AS INTEGER) "
+        "FROM meta WHERE name = 'archived'), 0) BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END",
+    )
 
     def __init__(
         self,
@@ -54,6 +59,7 @@ class SqliteStore(SqlStore):
             raise InputError(f"{str(path)!r} is not a file: use MemoryStore for a log that need not last.")
         self._path = Path(path).absolute()
         self._wal = Path(f"{self._path}-wal")
+        self._stop_file, self._stop_stamp = Path(f"{self._path}.stop"), (0, 0)
         super().__init__(f"the log {self._path}", "main.", clock=clock, read_only=read_only)
         self._busy = busy
         self._inode: tuple[int, int] | None = None
@@ -182,6 +188,53 @@ class SqliteStore(SqlStore):
             raise
         return connection
 
+    def copy_to(self, path: Path) -> None:
+        """Write a compact copy of the log, as it is at one moment, to a file that does not exist; it is on disk when
+        this returns. Others may read and write the log meanwhile."""
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with closing(self._plain_connection()) as connection:
+                self._check_meta(connection)
+                connection.execute("VACUUM INTO ?", (str(path),))
+            copy = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(copy)
+            finally:
+                os.close(copy)
+        except (sqlite3.Error, OSError) as error:
+            raise self._refusal(f"copied to {path}", error) from error
+
+    def _size(self) -> int:
+        return _stamp(self._path)[1] + _stamp(self._wal)[1]
+
+    def announce_stop(self, text: str) -> None:
+        """In a file beside the log, which no writer locks. It need not outlive a loss of power: the log does."""
+        self._check_open()
+        if self.read_only:
+            raise StoreError(f"{self._where} was opened for reading only.")
+        part = Path(f"{self._stop_file}.{secrets.token_hex(4)}")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+                file.write(text)
+            part.replace(self._stop_file)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            raise self._refusal("stopped by a file beside it", error) from error
+
+    def announced_stop(self, *, fresh: bool) -> str:
+        """What that file says: one look at its time, as it is written rarely and asked for with every decision."""
+        try:
+            status = self._stop_file.stat()
+            if (stamp := (status.st_mtime_ns, status.st_ino)) != self._stop_stamp:
+                self._stop = self._stop_file.read_text(encoding="utf-8", errors="replace")
+                self._stop_stamp = stamp
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise self._refusal("asked for stops", error) from error
+        return self._stop
+
     def _begin(self, connection: sqlite3.Connection) -> None:
         self._check_file()
         connection.execute("BEGIN IMMEDIATE")
@@ -204,8 +257,8 @@ class SqliteStore(SqlStore):
     def _is_disconnect(self, error: Exception) -> bool:
         return False  # a file has no connection to lose
 
-    def _string_list(self, strings: Sequence[str]) -> Any:
-        return canonical(list(strings))
+    def _list(self, values: Sequence[str | int]) -> Any:
+        return canonical(list(values))
 
 
 def _text(data: bytes) -> str:

@@ -82,8 +82,11 @@ function warnings(certificate) {
   }
   const drift = limits.find((limit) => limit.drift)?.drift;
   if (drift) {
+    const [from, to] = drift.per === "second"
+      ? [`since ${clock(drift.since)}`, `until ${clock(drift.until)}`]
+      : [`from number ${drift.since} on`, `up to number ${drift.until}`];
     found.push(make("p", { class: "banner info" }, make("b", {}, "Drift. "),
-      `Costs were declared to drift by up to ρ = ${number(drift.rate, 4)} per decision; the bound rests on decisions from number ${drift.since} on and holds up to number ${drift.until}.`));
+      `Costs were declared to drift by up to ρ = ${number(drift.rate, 4)} per ${drift.per}; the bound rests on decisions ${from} and holds ${to}.`));
   }
   return found;
 }

@@ -116,7 +116,7 @@ const REASONS = {
   "rate": "as many learned actions as the rate allows were played",
   "budget": "the cost budget does not allow it",
   "not-logged": "the log could not be written",
-  "outdated": "costs drift, and too many others decided meanwhile",
+  "outdated": "costs drift, and too many others decided meanwhile, or it took too long",
 };
 
 /** Why a decision is what it is, in words. */

@@ -1,0 +1,71 @@
+"""What a list of actions proves of costs in [0, 1], worked out by hand."""
+
+import numpy as np
+import pytest
+
+from tether import Problem, RslucbQvi, SlucbConfig
+from tether.agents.listed import NOTHING, Limits, Listed, Program
+from tether.lab.worlds.lake import frozen_lake
+
+
+def proof(listed, facts, costs, x, errors=None):
+    errors = np.zeros(len(facts)) if errors is None else np.array(errors)
+    rows, costs = np.array(facts, dtype=float).reshape(-1, len(x)), np.array(costs, dtype=float)
+    lists = Listed(np.array(listed, dtype=float), 2.0, 1e3)
+    return lists.proof(Program(lists.limits(*Limits(rows, costs - errors, costs + errors))), np.array(x, dtype=float))
+
+
+def test_half_of_a_listed_action_costs_at_most_a_half():
+    assert proof([[1.0]], [], [], [0.5]).bound == pytest.approx(0.5, abs=1e-9)
+
+
+def test_a_fact_and_a_box_prove_the_sum_of_both():
+    """x = ½f + ½b with ⟨γ, f⟩ = 0.1 and ⟨γ, b⟩ <= 1: at most 0.05 + 0.5. The proof names b, which is no fact."""
+    found = proof([[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0]], [0.1], [0.5, 0.5])
+    assert found.bound == pytest.approx(0.55, abs=1e-9)
+    np.testing.assert_allclose(found.boxes, [[0.0, 1.0]])
+
+
+def test_a_cost_that_is_at_least_0_bounds_another_from_above():
+    """f = ½x + ½b costs 0.04 and b at least 0, so that x costs at most 0.08."""
+    assert proof([[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5]], [0.04], [1.0, 0.0]).bound == pytest.approx(0.08, abs=1e-9)
+
+
+def test_an_error_bar_counts_on_both_sides():
+    """As above, with 0.04 ± 0.01: at most 0.10."""
+    found = proof([[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5]], [0.04], [1.0, 0.0], errors=[0.01])
+    assert found.bound == pytest.approx(0.10, abs=1e-9)
+
+
+def test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none():
+    lists = Listed(np.eye(2), 1.0, 1e3)
+    limits = Limits(np.eye(2), np.zeros(2), np.array([0.3, 1.0]))
+    x = np.array([1.0, 0.0])
+    assert lists.bound(limits, x, np.array([1.0, 0.0])) >= 0.3
+    assert lists.bound(limits, x, np.array([1.0, 0.0])) == pytest.approx(0.3, abs=1e-9)
+    assert lists.bound(limits, x, np.array([0.9, 0.0])) == np.inf
+    assert lists.bound(limits, x, np.array([np.nan, 0.0])) == np.inf
+
+
+def test_a_solver_without_an_answer_leaves_the_trivial_bound(monkeypatch):
+    monkeypatch.setattr(Program, "multipliers", lambda self, x: None)
+    assert proof([[1.0]], [], [], [0.5]) is NOTHING and NOTHING.bound == 1.0
+
+
+def test_states_where_trajectories_end_list_nothing():
+    """Nothing is played there, so no cost was promised: 89 of 100 cells with four moves each."""
+    assert frozen_lake(np.random.default_rng(0), costs="bounded").problem.listed_features().shape == (356, 100)
+
+
+def test_a_plan_of_mixtures_holds_to_what_the_list_proves():
+    """Two states, d = 2: a_0 of state 0 is ½x + ½b and costs 0.04, so that x, at most 0.08, is played outright at
+    τ = 0.1; b, at most 0.08 as well. Without the list each of them could cost 1."""
+    rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
+    told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded", "feature_norm": 1.0}
+    problem = Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
+    agent = RslucbQvi(problem, SlucbConfig(condition_on="all"), rng=np.random.default_rng(0))
+    agent.register(range(2))
+    agent.plan()
+    np.testing.assert_allclose(agent.tables.proven[0, :4, 0], [0.04, 0.08, 0.04, 0.08], atol=1e-8)
+    np.testing.assert_allclose(agent.current.mixture[0, :4], [0.0, 1.0, 0.0, 1.0], atol=1e-8)
+    np.testing.assert_allclose(agent.current.bound[0, :2, 0], [0.08, 0.08], atol=1e-8)

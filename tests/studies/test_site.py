@@ -1,0 +1,38 @@
+"""The pages as a site: all of them are in its navigation, it builds without a warning, and search finds words."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAVIGATION = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+
+
+def test_every_page_and_notebook_is_in_the_navigation_once():
+    listed = re.findall(r": (\S+\.md)$", NAVIGATION, flags=re.MULTILINE)
+    docs = ROOT / "docs"
+    written = [path.relative_to(docs).with_suffix(".md") for path in [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]]
+    assert sorted(listed) == sorted(map(str, written))
+
+
+def test_warnings_count_when_the_site_is_built():
+    """MkDocs counts warnings for --strict only if it logs them."""
+    recipe = re.search(r"^docs:.*\n(\t.*\n)+", (ROOT / "Makefile").read_text(), flags=re.MULTILINE).group()
+    assert "--strict" in recipe and "--quiet" not in recipe and " -q" not in recipe
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_its_search_finds_words(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    index = json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]
+    found = {page["location"].split("#")[0] for page in index if "Certified length." in page["text"]}
+    assert found == {"glossary/"}
+    shown = (tmp_path / "notebooks" / "quickstart" / "index.html").read_text()
+    assert "largest risk of a safe move: 0.20" in shown and 'src="../quickstart.png"' in shown
+    assert 'href="../motor/"' in shown  # a link to the other notebook leads to its page
