@@ -40,7 +40,9 @@ def test_half_the_textbooks_bolus_is_safe_for_everybody() -> None:
 
 
 def test_features_by_hand() -> None:
-    assert features(np.array([90.0, 120.0]), np.array([1.25])) == pytest.approx([1, 1, -0.5, 0.75, 0.75, -0.375, 1])
+    assert features(np.array([90.0, 120.0]), np.array([1.25])) == pytest.approx(
+        [1, 1, -0.5, 1, 0.75, 0.75, -0.375, 0.75, -0.5]
+    )
 
 
 @pytest.mark.parametrize("patient", PATIENTS)
@@ -74,9 +76,9 @@ def test_a_meal_costs_what_the_meter_reads_and_the_truth_is_told_apart() -> None
 def test_the_stand_ins_leave_nothing_behind() -> None:
     before = {name: sys.modules.get(name) for name in ("gym", "gym.envs.registration", "pkg_resources")}
     with without_gym():
-        import gym.envs.registration
+        from gym.envs.registration import register
 
-        gym.envs.registration.register(id="any")
+        register(id="any")
     assert {name: sys.modules.get(name) for name in before} == before
 
 
@@ -89,5 +91,5 @@ def test_the_answers_are_those_of_simglucose_and_what_lies_between_is_close(pati
     assert simulate(patient, 60, 130, 1.0) == pytest.approx(kept_answers()[patient, 60, 130][SHARES.index(1.0)])
     for share in (0.55, 0.875, 1.375):
         exact, (glucose, in_range) = simulate(patient, 60, 130, share), curves(patient, 60, 130)
-        assert np.exp(glucose(share))[:2] == pytest.approx(exact[:2], rel=0.005)
-        assert in_range(share) == pytest.approx(exact.in_range, abs=0.02)
+        assert np.exp(glucose(share))[:2] == pytest.approx(exact[:2], rel=0.002)
+        assert in_range(share) == pytest.approx(exact.in_range, abs=0.05)  # of the reward; no cost depends on it

@@ -184,16 +184,16 @@ class Meals(gymnasium.Env[Array, Array]):
 
 
 def features(meal: Array, bolus: Array) -> Array:
-    """(1, c, g) ⊗ (1, u) and c², with c, g in [-1, 1] for the meal and u in [0, 1] for the bolus: (7,)."""
+    """(1, c, g, c²) ⊗ (1, u) and cg, with c, g in [-1, 1] for the meal and u in [0, 1] for the bolus: (9,)."""
     c, g, u = (meal[0] - 60.0) / 30.0, (meal[1] - 130.0) / 20.0, bolus[0] - SHARES[0]
-    return np.array([1.0, c, g, u, c * u, g * u, c * c])
+    return np.array([1.0, c, g, c * c, u, c * u, g * u, c * c * u, c * g])
 
 
 def declare(cell: str) -> dict[str, Any]:
     """What is known of a patient: half the textbook's bolus is safe; the meter's error; how far from linear."""
     return {
         "features": features,
-        "feature_norm": 7.0**0.5,
+        "feature_norm": 3.0,
         "safe_action": [SHARES[0]],
         "targets": [[SHARES[-1]]],
         "threshold": (np.log(HIGHEST / LOWEST),) * 2,
