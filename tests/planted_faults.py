@@ -2018,14 +2018,14 @@ MERGE = "tests/live/test_merge.py"
 MERGED = (
     Fault(
         "merge: what came is taken, not a prefix of all",
-        "live.merge:merge",
+        "live.merge:take",
         swap("break", "continue"),
         f"{MERGE}::test_every_site_waits_for_the_first_open_decision_of_any",
     ),
     Fault(
         "merge: a decision counts as often as its log is given",
-        "live.merge:merge",
-        swap('f"merged:{sources[item.site].identity()}:{item.id}"', 'f"merged:{item.site}:{item.id}"'),
+        "live.merge:take",
+        swap('f"merged:{names[item.site]}:{item.id}"', 'f"merged:{item.site}:{item.id}"'),
         f"{MERGE}::test_a_copy_of_a_log_counts_once",
     ),
     Fault(
