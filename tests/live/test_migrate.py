@@ -16,8 +16,7 @@ from tether import Advisor, Problem
 from tether.cli import app
 from tether.errors import InputError
 from tether.live.log import open_store
-from tether.live.log.archive import entry_of
-from tether.live.log.chain import verify_store
+from tether.live.log.chain import entry_of, verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.log.sqlite import SqliteStore
 from tether.live.migrate import migrate

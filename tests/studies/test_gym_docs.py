@@ -27,6 +27,7 @@ class Page(NamedTuple):
 PAGES = {
     "README.md": Page(["against the safe action: +", "theorem"], "print(decision.certificate.limits)"),
     "docs/own-environment.md": Page(["against the safe action: +", " 0.5"]),
+    "docs/guarantee.md": Page(["second"], "print(drift.per)"),
     "docs/features.md": Page(["12 features", "[0.2 0. ]"]),
     "docs/live.md": Page(["'theorem'"], "print(decision.certificate.limits)"),
     "docs/later-effects.md": Page(["0.7"], "print(on_board(1.0, 0.0))"),

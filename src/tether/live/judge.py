@@ -17,7 +17,7 @@ import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
-from tether.live.binding import sketch, sketches_all
+from tether.live.binding import sketch
 from tether.live.canary import Canary, coin_of, plays_proposal
 from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
 from tether.live.policy import FAR
@@ -300,7 +300,7 @@ def _record(
     # picked by the id, as many decisions that are made at once see the same ledger; what is not logged has none
     number, before = crc32(question.id.encode(errors="replace")), ledger.ever.decisions
     looks = question.id and (before < LOOKS_AT_FIRST or number % LOOK_EVERY == 0)
-    sketches = question.id and not sketches_all(learner.problem) and (before == 0 or number % SKETCH_EVERY == 0)
+    sketches = question.id and not learner.is_listed and (before == 0 or number % SKETCH_EVERY == 0)
     return DecisionMade.trusted(
         decision_id=question.id,
         key=question.key,

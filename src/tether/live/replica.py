@@ -24,6 +24,7 @@ from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, TetherError
 from tether.kernels.model import ALL, STATE
+from tether.live.binding import sketches_all
 from tether.live.gate import Gate, Terms, WeighedFacts
 from tether.live.log.chain import Entry, Head, Store, genesis_of, is_end
 from tether.live.policy import LONGEST, Criteria, Guards, Mode
@@ -117,6 +118,7 @@ class Learner:
         self._known: dict[int, KnownState] = {}
         self._proposed: dict[tuple[int, int], Decision] = {}
         self._is_table = isinstance(problem.states, range)
+        self.is_listed = sketches_all(problem)
         belongs_to = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
         self._belongs_to = json.dumps(belongs_to, sort_keys=True)
         self._aged()

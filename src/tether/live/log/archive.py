@@ -10,17 +10,16 @@ there. Nothing else is needed to verify a log, or to compute it again.
 import gzip
 import hashlib
 import json
-import math
 import os
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tether.errors import AlteredLog, StoreError
 from tether.files import written_whole
-from tether.live.log.chain import Chain, Entry, Head, canonical
+from tether.live.log.chain import Chain, Entry, Head, canonical, entry_of, row_of
 
 FORMAT = "tether-archive-1"
 
@@ -29,26 +28,6 @@ ENTRIES = 10_000
 
 READ_AGAIN = 2
 """Files that are kept as they were read: a replay goes back and forth between neighbours."""
-
-
-def row_of(entry: Entry) -> tuple[int, float, str, str, str, str, str]:
-    """The row of an entry: seq, time, kind, body, keys, previous, hash."""
-    keys = canonical(list(entry.unique))
-    return (entry.seq, entry.time, entry.kind, entry.text, keys, entry.previous, entry.hash)
-
-
-def entry_of(row: Sequence[Any]) -> Entry:
-    """The entry in a row. A row that no store can have written is an AlteredLog."""
-    seq, time, kind, text, keys, previous, hash_ = row
-    try:
-        unique = json.loads(keys)
-        texts = all(isinstance(part, str) for part in (kind, text, previous, hash_, *unique))
-        sound = texts and isinstance(time, float) and math.isfinite(time)
-    except (TypeError, ValueError, RecursionError):
-        sound = False
-    if not sound or not isinstance(unique, list) or canonical(unique) != keys:
-        raise AlteredLog(f"entry {seq} was altered: its row is not one that Tether writes.", seq)
-    return Entry(seq, time, kind, text, tuple(unique), previous, hash_)
 
 
 class File(NamedTuple):

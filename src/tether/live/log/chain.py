@@ -202,6 +202,26 @@ class Entry:
         return cls(seq, time, draft.kind, draft.text, draft.unique, previous, hash_)
 
 
+def row_of(entry: Entry) -> tuple[int, float, str, str, str, str, str]:
+    """The row of an entry: seq, time, kind, body, keys, previous, hash."""
+    keys = canonical(list(entry.unique))
+    return (entry.seq, entry.time, entry.kind, entry.text, keys, entry.previous, entry.hash)
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """The entry in a row. A row that no store can have written is an AlteredLog."""
+    seq, time, kind, text, keys, previous, hash_ = row
+    try:
+        unique = json.loads(keys)
+        texts = all(isinstance(part, str) for part in (kind, text, previous, hash_, *unique))
+        sound = texts and isinstance(time, float) and isfinite(time)
+    except (TypeError, ValueError, RecursionError):
+        sound = False
+    if not sound or not isinstance(unique, list) or canonical(unique) != keys:
+        raise AlteredLog(f"entry {seq} was altered: its row is not one that Tether writes.", seq)
+    return Entry(seq, time, kind, text, tuple(unique), previous, hash_)
+
+
 class Appended(NamedTuple):
     """What became of a draft: its entry, and whether it is fresh. False: one of its keys was in the log already,
     nothing was written, and `entry` is the one that holds the key (whose content may differ: compare)."""

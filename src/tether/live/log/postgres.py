@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
-from tether.live.log.archive import row_of
-from tether.live.log.chain import FORMAT, Entry, canonical
+from tether.live.log.chain import FORMAT, Entry, canonical, row_of
 from tether.live.log.sql import SqlStore
 
 try:

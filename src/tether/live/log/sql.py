@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from tether.errors import AlteredLog, InputError, StoreError
-from tether.live.log.archive import Archive, entry_of, row_of
+from tether.live.log.archive import Archive
 from tether.live.log.chain import (
     FORMAT,
     KEEP_SNAPSHOTS,
@@ -21,8 +21,10 @@ from tether.live.log.chain import (
     Snapshot,
     Usage,
     check_page,
+    entry_of,
     extend,
     genesis_of,
+    row_of,
     snapshot_digest,
     storable,
 )
@@ -138,12 +140,12 @@ class SqlStore(ABC):
         entries = self._old.read(after, min(limit, archived - after))
         return entries + (self._stored(archived, limit - len(entries)) if len(entries) < limit else [])
 
-    def _stored(self, after: int, limit: int, most_bytes: int = PAGE_BYTES) -> list[Entry]:
-        """Rows of the table, which may have gaps up to the last that was archived."""
+    def _stored(self, after: int, limit: int, *, whole: bool = False) -> list[Entry]:
+        """Rows of the table, which may have gaps up to the last that was archived; `whole` however large they are."""
         page = "SELECT * FROM {}entries WHERE seq > ? ORDER BY seq LIMIT ?"
         before = "sum(length(body)) OVER (ORDER BY seq) - length(body) AS before"
         sql = f"SELECT {COLUMNS} FROM (SELECT p.*, {before} FROM ({page}) p) e WHERE e.before < ? ORDER BY e.seq"
-        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, most_bytes))]
+        return [entry_of(row) for row in self._rows(self._sql(sql), (after, limit, ANY_SIZE if whole else PAGE_BYTES))]
 
     def _archive(self) -> tuple[int, Path]:
         """The last entry that was archived, and the folder; 0 if there is none."""
@@ -164,7 +166,7 @@ class SqlStore(ABC):
         archived = self.archived()
         if after >= archived:
             return []
-        return [entry for entry in self._stored(after, limit, ANY_SIZE) if entry.seq <= archived]
+        return [entry for entry in self._stored(after, limit, whole=True) if entry.seq <= archived]
 
     def set_archived(self, last: int, folder: Path) -> None:
         """From here on, entries up to `last` are read from the archive in `folder`, and may be deleted here, as are
