@@ -229,10 +229,8 @@ class SlucbQvi(LeastSquaresAgent):
         """While safe costs are being measured, each outcome of a safe action counts."""
         return bool(self.rules.warms_up) or super().watches_outcomes
 
-    def adjusted(self, known: KnownState) -> KnownState:
+    def measured(self, known: KnownState) -> KnownState:
         """While a_0's cost is unknown: τ minus the gap that the warm-up has established."""
-        if not self.rules.warms_up:
-            return known
         costs = np.array([self._measured(step, known.key) for step in range(self.problem.horizon)])
         return replace(known, baseline_cost=costs)
 
