@@ -1823,6 +1823,12 @@ DRIFTS = (
         f"{GATE_DRIFT}::test_a_decision_that_leaves_too_late_by_the_clock_is_withheld",
     ),
     Fault(
+        "check: expected costs may be negative or over 1",
+        "problem_check:_outside",
+        swap("np.ones(len(rows))", "2.0 * np.ones(len(rows))"),
+        "tests/check/test_report.py::test_expected_costs_beyond_one_contradict_bounded_costs",
+    ),
+    Fault(
         "check: a declared drift is not compared with the log",
         "estimates:_drift",
         never("found.low > problem.drift[j]"),

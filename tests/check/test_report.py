@@ -42,6 +42,16 @@ def test_a_good_problem_has_no_failures_and_admits_what_it_cannot_know():
     assert all(f.evidence for f in report.findings)
 
 
+@pytest.mark.parametrize(("cost", "outside"), [(0.9, 0.8 / 3), (0.5, 0.0)])
+def test_expected_costs_beyond_one_contradict_bounded_costs(cost, outside):
+    """Safe features (1, 0) and (0, 1) cost c each, so (1, 1) costs 2c: at c = 0.9 the least t has 1.8 − 2t = 1 + t."""
+    sets = [FiniteActions(np.array([[1.0, 0.0], [1.0, 1.0]]), 0), FiniteActions(np.array([[0.0, 1.0]]), 0)]
+    told = {"cost_kind": "bounded", "noise": None, "threshold": 0.95, "feature_norm": 2.0}
+    finding = lazy(sets.__getitem__, cost, **told).check()["A1: expected costs lie in [0, 1]"]
+    assert finding.verdict == ("fails" if outside else "holds")
+    assert not outside or f"at least {outside:.3g} outside" in finding.evidence
+
+
 def test_a_report_prints_and_becomes_json():
     report = many_actions().problem.check()
     text = str(report)

@@ -133,6 +133,9 @@ def survey(problem: Problem, states: Iterable[State] | None, rng: np.random.Gene
 
 # What can be told from the problem alone.
 
+MOST_BOXES = 1024
+"""Actions whose expected costs are looked at together."""
+
 FIT = 1e-6
 """How far declared safe costs may be from linear, relative to the largest of them."""
 
@@ -147,6 +150,7 @@ def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Findi
         safe_features(problem, seen),
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
+        *bounded_costs(problem, seen),
         *misfits(problem, seen),
         *drifts(problem, seen),
         limited(problem, seen, randomised),
@@ -233,6 +237,40 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
         f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}",
         f"raise gamma_norm to {_numbers(needed)} or more",
     )
+
+
+def bounded_costs(problem: Problem, seen: Survey) -> list[Finding]:
+    """Section 14: some γ must give every action an expected cost in [0, 1], and the safe ones what was declared."""
+    if not any(problem.bounded):
+        return []
+    rows = np.unique(seen.features, axis=0)[:MOST_BOXES]
+    outside = 0.0
+    for j in np.flatnonzero(problem.bounded).tolist():
+        for costs in np.unique(seen.costs[:, :, j], axis=1).T:  # (S,), of each step that differs
+            outside = max(outside, _outside(rows, seen.phi_0, costs, problem.baseline_cost_error[j]))
+    text = f"some γ gives all {len(rows)} that were looked at one, beside the declared safe costs, in {seen.where}"
+    if outside > FIT:
+        text = f"no γ does: with the declared safe costs, some cost is at least {outside:.3g} outside, in {seen.where}"
+    way_out = "correct baseline_cost, leave actions that cannot be played out of the list, or declare a σ instead"
+    return [judged("A1: expected costs lie in [0, 1]", outside <= FIT, text, way_out)]
+
+
+def _outside(rows: Array, phi_0: Array, costs: Array, error: float) -> float:
+    """The least t such that some γ has ⟨γ, x⟩ within t of [0, 1] for every row x (n, d), and ⟨γ, f⟩ within t of the
+    declared cost of each safe feature f (S, d), up to its error."""
+    from scipy.optimize import linprog  # slow to import, and few problems need it
+
+    declared = np.isfinite(costs)
+    facts, told = phi_0[declared], costs[declared]
+    sides = np.vstack([rows, -rows, facts, -facts])
+    limits = np.concatenate([np.ones(len(rows)), np.zeros(len(rows)), told + error, error - told])
+    found = linprog(
+        np.append(np.zeros(rows.shape[1]), 1.0),
+        A_ub=np.hstack([sides, -np.ones((len(sides), 1))]),
+        b_ub=limits,
+        bounds=[*[(None, None)] * rows.shape[1], (0.0, None)],
+    )
+    return float(found.fun) if found.success else float("inf")
 
 
 def misfits(problem: Problem, seen: Survey) -> list[Finding]:
