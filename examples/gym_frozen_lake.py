@@ -10,7 +10,7 @@ step risks more than τ.
 import gymnasium
 import numpy as np
 
-from tether import Bridge, SlucbConfig, learn
+from tether import Bridge, learn
 
 env = gymnasium.make("FrozenLake-v1", success_rate=0.8)
 law = np.zeros((16, 4, 16))
@@ -40,7 +40,6 @@ result = learn(
     episodes=200,
     mixtures=True,
     stationary=True,
-    config=SlucbConfig(value_radius=0.3, replan="on-doubling"),
     on_step=lambda decision, outcome: exact.append(decision.mean_feature[HOLES].sum()),
 )
 print(f"{result.summary()}\narrives: {result.returns[-50:].mean():.0%} of the last 50 episodes")
