@@ -688,9 +688,15 @@ AGENTS = (
     ),
     Fault(
         "a duplicate outcome is accepted",
+        "outcome_order:OutcomeOrder.expected",
+        swap("found is not None and found.outcome is None", "found is not None"),
+        f"{ORDER}::test_an_outcome_of_no_open_decision_is_refused",
+    ),
+    Fault(
+        "an outcome of another step is accepted",
         "agent:LeastSquaresAgent.learn",
         drop("check_decision(...)"),
-        f"{AGENT}::test_an_outcome_is_counted_once",
+        f"{AGENT}::test_an_outcome_of_another_step_is_refused",
     ),
     Fault(
         "a NaN cost is accepted",
@@ -1543,7 +1549,7 @@ LIKELIHOOD = (
         "bounded costs: a mixture is not scaled back",
         "likelihood:Likelihoods.certify_mixture",
         swap("INWARD * share / played", "1.0"),
-        f"{YES_NO}::test_a_mixture_is_scaled_back_until_it_is_certified",
+        f"{YES_NO}::test_a_mixture_is_scaled_back_until_it_is_certified[rays]",
     ),
     Fault(
         "bounded costs: a contradiction raises no alarm",

@@ -97,6 +97,14 @@ def test_an_outcome_is_counted_once():
     assert agent.data_version == 1
 
 
+def test_an_outcome_of_another_step_is_refused():
+    agent = SlucbQvi(two_arm_problem())
+    decision = agent.act(0, 0)
+    with pytest.raises(InputError, match="was made at step 0, but its outcome says step 1"):
+        agent.observe(replace(decision.outcome(reward=0.5, cost=0.1, next_state=1), step=1))
+    assert agent.data_version == 0
+
+
 def test_an_outcome_of_a_decision_that_was_never_made_is_refused():
     agent = SlucbQvi(two_arm_problem())
     with pytest.raises(InputError, match="never made"):

@@ -59,11 +59,14 @@ def test_a_lost_outcome_lets_the_others_pass_and_brings_its_feature():
     assert numbers([other]) == [1.0]
 
 
-@pytest.mark.parametrize("id", [0, 7, None, [1]])
+@pytest.mark.parametrize("id", [0, 3, 7, None, [1]])
 def test_an_outcome_of_no_open_decision_is_refused(id):
+    """0 has taken effect; 3 has its outcome, which waits for that of 2."""
     order = OutcomeOrder(1)
-    order.expect(0, 0, X)
+    for each in (0, 2, 3):
+        order.expect(each, 0, X)
     order.settle(0, seen(0))
+    order.settle(3, seen(0))
     for call in (order.expected, order.withdraw, order.lose, lambda id: order.settle(id, seen(0))):
         with pytest.raises(InputError, match="no outstanding outcome"):
             call(id)

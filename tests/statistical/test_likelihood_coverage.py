@@ -18,18 +18,21 @@ def allowed_failures(runs: int, probability: float) -> int:
 
 
 def event_fails(seed: int, *, events: float = 1.0 / DELTA, fractions: bool = False) -> bool:
-    """Whether ℓ(γ*) < R at any time of one run, over single outcomes. Where to look next depends on what was seen."""
+    """Whether ℓ(γ*) < R at any time of one run, over single outcomes. Where to look next depends on what was seen.
+
+    Bounds rest on the outcomes up to the last renewal: ℓ is that of as many.
+    """
     rng = np.random.default_rng(seed)
     d = 3
     gamma, trials, dual = rng.uniform(0.0, 0.3, d), new_trials(1, d, 1.0, np.sqrt(d)), new_dual(d)
-    corners, likelihood = rng.dirichlet(np.ones(d), 5), 0.0
+    corners, likelihoods = rng.dirichlet(np.ones(d), 5), [0.0]
     for _ in range(OUTCOMES):
         x = corners[int(np.argmin(corners @ trials.fit[0]))] if rng.random() < 0.5 else rng.dirichlet(np.ones(d))
         p = float(x @ gamma)
         z = float(rng.beta(2.0 * p, 2.0 * (1.0 - p))) if fractions else float(rng.random() < p)
-        likelihood += z * np.log(p) + (1.0 - z) * np.log(1.0 - p)
+        likelihoods.append(likelihoods[-1] + z * np.log(p) + (1.0 - z) * np.log(1.0 - p))
         observe_trial(trials, 0, np.array(x), z, dual)
-        if likelihood < threshold_of(trials, 0, np.log(events)):
+        if likelihoods[int(trials.used_total[0])] < threshold_of(trials, 0, np.log(events)):
             return True
     return False
 
