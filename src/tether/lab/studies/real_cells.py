@@ -5,6 +5,7 @@ Every building in every climate (real-buildings), every virtual patient (real-pa
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from tether.lab.studies.real import OURS, SAFE, episodes, places
 from tether.lab.studies.real import charts as curves
 from tether.lab.view import Claim, Picture, Table, View, counted, html_table
 from tether.records import Array
+
+COLUMNS = frozenset({"reward", "signal_0", "signal_1", "violations", "excess", "alarm", "baseline"})
+"""What a variant's line is made of."""
 
 HEADS = ("", "cells", "gain over the safe action", "least to most", "shown in", "violations", "worst excess", "alarms")
 
@@ -33,10 +37,15 @@ def variants(results: Results) -> list[dict[str, Any]]:
         found = {cell.agent: cell for cell in cells}
         if OURS not in found or SAFE not in found:
             continue
-        ours, safe = found[OURS], found[SAFE]
+        ours, safe = _at_hand(found[OURS]), _at_hand(found[SAFE])
         both = sorted(set(ours.seeds) & set(safe.seeds))
         made += [_variant(world, ours, safe, seed) for seed in both]
     return made
+
+
+def _at_hand(cell: Cell) -> Cell:
+    """The same cell with what a variant needs in memory: else every variant would read the files of all."""
+    return replace(cell, columns={name: cell[name] for name in set(cell.columns) & COLUMNS})
 
 
 def _variant(world: RealWorld, ours: Cell, safe: Cell, seed: int) -> dict[str, Any]:
