@@ -1558,6 +1558,36 @@ LIKELIHOOD = (
         f"{YES_NO}::test_facts_that_contradict_the_data_raise_the_alarm",
     ),
     Fault(
+        "bounded costs: a ray with a misfit that is cut short begins at the safe cost",
+        "likelihood:Likelihoods._ray_start",
+        swap("2.0 * self.misfit[j]", "0.0"),
+        f"{YES_NO}::test_what_is_planned_and_cut_short_begins_two_misfits_over_the_safe_cost",
+    ),
+    Fault(
+        "bounded costs: a certified set that is cut short begins at the safe cost",
+        "likelihood:Likelihoods.certify_all",
+        swap("self._ray_start(k, float(cost))", "cost"),
+        f"{YES_NO}::test_a_ray_that_a_bounded_cost_cuts_short_begins_two_misfits_over_the_safe_cost",
+    ),
+    Fault(
+        "bounded costs: facts count when they come",
+        "agent:LeastSquaresAgent.learn",
+        swap("(None, fact) if self.likelihoods is None else (fact, None)", "(None, fact)"),
+        f"{YES_NO}::test_a_fact_counts_in_its_turn_so_that_no_guess_knows_what_came_after",
+    ),
+    Fault(
+        "bounded costs: what differs by a billionth is the same",
+        "kernels.likelihood:SPANS",
+        becomes("1e-9"),
+        f"{TRIALS}::test_a_feature_that_nothing_speaks_about_has_the_trivial_bound",
+    ),
+    Fault(
+        "yes/no gate: what differs by a billionth is the same",
+        "yes_no:MISSED",
+        becomes("2e-9"),
+        f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
+    ),
+    Fault(
         "bounded costs: any cost is taken",
         "agent:checked_costs",
         never("is_bounded and not 0.0 <= numbers[j] <= 1.0"),
@@ -1618,7 +1648,7 @@ LIKELIHOOD = (
     Fault(
         "listed actions: multipliers that miss x count",
         "listed:Listed.bound",
-        never("not left <= SPANS * self._norm"),
+        never("not np.linalg.norm(missed) <= SPANS * self._norm"),
         f"{LISTED}::test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none",
     ),
     Fault(
@@ -2039,6 +2069,24 @@ MERGED = (
         "live.merge:take",
         swap('f"merged:{names[item.site]}:{item.id}"', 'f"merged:{item.site}:{item.id}"'),
         f"{MERGE}::test_a_copy_of_a_log_counts_once",
+    ),
+    Fault(
+        "merge: a log is taken into itself",
+        "live.merge:merge",
+        swap("item.id not in own", "True"),
+        "tests/live/test_merge.py::test_what_a_log_has_decided_itself_counts_once_when_it_or_a_copy_is_merged_into_it",
+    ),
+    Fault(
+        "merge: outcomes of any age count as of now",
+        "warm_start:keyed_drafts",
+        drop("_refuse_drift(problem)"),
+        "tests/live/test_merge.py::test_where_costs_drift_nothing_is_merged",
+    ),
+    Fault(
+        "comparison: bounds that have expired are played",
+        "comparison:compare",
+        swap('problem.drift_per == "decision"', "False"),
+        "tests/gym/test_comparison.py::test_where_costs_drift_with_each_decision_nothing_is_played_for_a_comparison",
     ),
     Fault(
         "merge: sites with other features are taken",

@@ -1,6 +1,7 @@
 """Agents with bounded costs: what they play is what a likelihood ratio certifies, recomputed from the whole history."""
 
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -236,3 +237,59 @@ def test_a_lost_yes_or_no_counts_at_its_worst_or_not_at_all():
         assert (agent.likelihoods.trials.evidence < before).any() == changes
         assert not (agent.likelihoods.trials.evidence > before).any()
         assert agent.act(0, 0).tightest.lost == 1
+
+
+def test_a_ray_that_a_bounded_cost_cuts_short_begins_two_misfits_over_the_safe_cost():
+    """The other cost is linear up to ε = 0.02: a_0 costs 0.42, ⟨γ*, f⟩ = 0.44, and points beside a_0 cost 0.46 > τ.
+
+    Measurements at the end of the ray show that it is cheap; the yes/no cost lets only its first hundredth be played.
+    """
+    ends, gamma = np.array([[[0.0, 1.0]]]), np.array([[0.05, 0.9], [0.44, 0.1]])
+    problem = Problem.from_rays(
+        phi_0=[[1.0, 0.0]], endpoints=ends, baseline_cost=[[[0.05, 0.42]]], horizon=1, threshold=(0.06, 0.45),
+        noise=(None, 0.002), cost_kind=("bounded", "gaussian"), misfit=(0.0, 0.02), gamma_norm=(0.08, 0.7),
+    )  # fmt: skip
+    for end_of_yes_no, plays in ((0.9, False), (0.05, True)):
+        agent, rng, risk = SlucbQvi(problem, SlucbConfig(cost_ridge=100.0)), np.random.default_rng(0), end_of_yes_no
+        for _ in range(2000):
+            costs = (float(rng.random() < risk), float(gamma[1, 1]))
+            agent.observe(Transition(0, 0, ends[0, 0], 1.0, costs, None))
+        options = certified_set(agent, 0, 0)
+        true = gamma[1] @ options.features[0] + 0.02
+        assert (options.lengths[0] > 0.0) == plays and (not plays or true <= options.bounds[0, 1] <= 0.45)
+
+
+def test_what_is_planned_and_cut_short_begins_two_misfits_over_the_safe_cost():
+    problem = Problem.from_rays(
+        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[[0.05, 0.42]]], horizon=1, threshold=(0.06, 0.5),
+        noise=(None, 0.002), cost_kind=("bounded", "gaussian"), misfit=(0.0, 0.02), gamma_norm=(0.08, 0.7),
+    )  # fmt: skip
+    agent, cut = SlucbQvi(problem, SlucbConfig(cost_ridge=100.0)), 0
+    for _ in range(20):
+        agent.plan()
+        d = agent.act(0, 0)
+        cost = 0.42 if d.is_baseline else 0.44 * d.feature[0] + 0.435 * d.feature[1] + 0.02
+        cut += not d.is_baseline
+        assert cost <= d.evidence[1].bound
+        agent.observe(d.outcome(reward=float(d.feature[1]), cost=(0.0, cost)))
+    assert cut > 10
+
+
+def test_a_fact_counts_in_its_turn_so_that_no_guess_knows_what_came_after():
+    """Whoever has seen the outcome of the second decision may lead to one state or another before it is reported."""
+    problem, fits = CASES["bounded"].world.problem, []
+    for later in (1, 2):
+        agent = SlucbQvi(problem)
+        first, second, third = agent.act(0, 0), agent.act(0, 0), agent.act(0, later)
+        agent.observe(third.outcome(reward=0.0, cost=0.0))
+        agent.observe(first.outcome(reward=0.0, cost=0.0))
+        fits.append(agent.likelihoods.trials.fit.copy())
+        assert agent.likelihoods.trials.fact_count[0] == 1  # that of the first
+        buffer = BytesIO()
+        agent.save(buffer)
+        again = SlucbQvi.restore(buffer, problem)
+        for each in (agent, again):
+            each.observe(second.outcome(reward=0.0, cost=0.0))
+        assert again.likelihoods.trials.facts.tobytes() == agent.likelihoods.trials.facts.tobytes()
+        assert agent.likelihoods.trials.fact_count[0] == 2
+    assert np.array_equal(*fits)

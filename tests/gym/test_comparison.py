@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gym.small_envs import Shop
-from gym.test_learn import SHOP
+from gym.small_envs import Shop, Valve
+from gym.test_learn import SHOP, VALVE
 from tether import Bridge, InputError, SlucbConfig, learn
 from tether.features import OneHot
 from tether.gym.comparison import Comparison, compare
@@ -20,6 +20,14 @@ def test_the_interval_of_pairs_is_students_and_that_of_two_samples_is_welchs():
     assert 3.9 < freedom < 4.0
     assert apart.interval[1] - 2.0 == pytest.approx(2.78 * variance**0.5, rel=0.01)
     assert Comparison(learner[:1], safe[:1], True).interval == (-np.inf, np.inf)
+
+
+def test_where_costs_drift_with_each_decision_nothing_is_played_for_a_comparison():
+    """Bounds do not age by a peek: what is played without `act` would rest on bounds that have expired."""
+    told = {**VALVE, "drift": 1e-6}
+    result = learn(Valve(), episodes=4, **told, compare=5)
+    assert result.comparison is None and result.compare(5) is None
+    assert learn(Valve(), episodes=4, **VALVE, compare=5).comparison is not None
 
 
 def test_a_gain_a_loss_and_neither_are_told_apart():

@@ -261,6 +261,8 @@ def test_a_feature_that_nothing_speaks_about_has_the_trivial_bound():
     cell = Cell(2)
     assert cell.bound([0.3, 0.7]) == 1.0
     assert cell.see([1.0, 0.0], 0.0).bound([0.3, 0.7]) == 1.0
+    for column in (1e-3, 1e-6, 1e-9, 1e-11):  # nor has one that differs from what is known by so little
+        assert Cell(2).bound([0.9, column], [([0.9, 0.0], 0.05, 0.0)]) == 1.0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])

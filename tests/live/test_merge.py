@@ -1,6 +1,7 @@
 """Logs of several sites in one: one order, a prefix of it, each decision once, and only where γ* is one."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.cli import app
 from tether.errors import InputError
+from tether.live.backup import backup
 from tether.live.log.memory import MemoryStore
+from tether.live.log.sqlite import SqliteStore
 from tether.live.merge import merge
 from worlds import finite_problem, world_and_streams
 
@@ -95,6 +98,28 @@ def test_a_copy_of_a_log_counts_once():
     into = central()
     found = merge([site.store, site.store], into, problem())
     assert found.used == (10, 10) and found.new == 10 and learned(into).version == 10
+
+
+def test_what_a_log_has_decided_itself_counts_once_when_it_or_a_copy_is_merged_into_it(tmp_path):
+    other, clock = sites(5)[0], [100.0]
+    site = Site(clock, 1, SqliteStore(tmp_path / "one.db", clock=lambda: clock[0]))
+    site.play(10)
+    backup(site.store, tmp_path / "copy.db")
+    copy = Site(clock, 2, SqliteStore(tmp_path / "copy.db", clock=lambda: clock[0]))
+    copy.play(3)
+    found = merge([other.store, site.store, copy.store], site.store, problem())
+    assert found.read == (5, 0, 3) and found.new == 8 and learned(site.store).version == 18
+
+
+@pytest.mark.parametrize("per", ["decision", "second"])
+def test_where_costs_drift_nothing_is_merged(per):
+    """Rows of old data have no age, and would count as of now."""
+    told, stores = replace(problem(), drift=1e-4, drift_per=per), (MemoryStore(), MemoryStore())
+    for store in stores:
+        advisor = live_advisor(told, store)
+        advisor.record(advisor.decide(0).id, 0.3, 0.2)
+    with pytest.raises(InputError, match="how many decisions ago they were"):
+        merge(stores[:1], stores[1], told)
 
 
 def test_what_did_not_leave_or_was_lost_teaches_nothing():

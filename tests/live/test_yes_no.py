@@ -187,7 +187,8 @@ def test_multipliers_that_miss_x_bound_nothing():
     yes_no = YesNo([0], 1, 2, 1.0, 1.0)
     rows = yes_no.rows(0, 0, 0.0).and_also(*row_of([1.0, 0.0], 0.1, 0.1))
     least = yes_no.least_likelihood(0, 0, EVENTS)
-    assert yes_no.proven(rows, np.array([0.5, 0.5]), least, np.zeros(2)).bound == np.inf
+    for x in ([0.5, 0.5], [1.0, 1e-9]):
+        assert yes_no.proven(rows, np.array(x), least, np.zeros(2)).bound == np.inf
 
 
 # Certificates that are not genuine

@@ -867,10 +867,12 @@ class LeastSquaresAgent:
         if costs is not None and self.rules.penalty != 0.0:
             numbers[1:] = costs
         observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
-        outcome = CostOutcome(t.step, feature, costs, reward, key, at=at)
+        # a fact holds whenever it comes, but guesses of bounded costs rest on it, and must not know what came before it
+        in_turn, now = (None, fact) if self.likelihoods is None else (fact, None)
+        outcome = CostOutcome(t.step, feature, costs, reward, key, at=at, fact=in_turn)
         due = self._take_effect([outcome] if t.decision_id is None else self.order.settle(t.decision_id, outcome))
-        if fact is not None:  # it holds whenever it comes
-            self.remember(stage, *fact)
+        if now is not None:
+            self.remember(stage, *now)
         return due
 
     def _time_of(self, t: Transition) -> float | None:
@@ -929,6 +931,8 @@ class LeastSquaresAgent:
         self.data_version += 1
         if self.counted is not None:
             self.counted(outcome)
+        if outcome.fact is not None:
+            self.remember(stage, *outcome.fact)
 
     def _learn_trials(self, stage: int, outcome: CostOutcome) -> None:
         """Count the outcome of bounded costs; one that was lost counts at its worst, or not at all."""

@@ -67,6 +67,7 @@ class Likelihoods:
     def __init__(self, problem: Problem, stages: int, events: float, cost_error: Array) -> None:
         self.bounded = [j for j, is_bounded in enumerate(problem.bounded) if is_bounded]
         self.constraints, self.threshold, self.cost_error = problem.constraints, problem.threshold, cost_error
+        self.misfit = problem.misfit
         self.log_events = log(events)
         self.trials = new_trials(
             stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm)
@@ -134,6 +135,12 @@ class Likelihoods:
         """Where the cost of the present state's a_0 lies: if unknown, in [0, τ] (Assumption 2)."""
         error = float(self.cost_error[j])
         return (0.0, self.threshold[j]) if error == inf else (cost - error, cost + error)
+
+    def _ray_start(self, j: int, cost: float) -> float:
+        """What bounds a cost as the length of a ray goes to 0: min(τ_s + e, τ) + 2ε, since points beside a_0 are not
+        a_0 (docs/theory.md section 12). So the cost of a ray that is cut lies under the chord from there."""
+        tau, error = self.threshold[j], float(self.cost_error[j])
+        return (tau if error == inf else min(cost + error, tau)) + 2.0 * self.misfit[j]
 
     def bounds(self, stage: int, j: int, phi_0: Array, cost: float) -> Callable[..., float]:
         """Upper bounds on ⟨γ*, x⟩ given the state's own safe cost, and that listed actions (B, d) cost 0 to 1.
@@ -286,9 +293,9 @@ class Likelihoods:
         if len(proven) < self.constraints:
             length = min(length, planned)
         bounds = np.empty(self.constraints)
-        for j, tau in enumerate(self.threshold):
-            exact = self.cost_error[j] == 0.0
-            reach, start, there = proven.get(j, (planned, costs[j] if exact else tau, float(plan.bound[0, 0, j])))
+        for j in range(self.constraints):
+            start = self._ray_start(j, float(costs[j]))
+            reach, start, there = proven.get(j, (planned, start, float(plan.bound[0, 0, j])))
             bounds[j] = start + length / reach * (there - start) if length < reach else there
         if length > 0.0 and (bounds <= self.threshold).all():  # false for NaN
             plan.length[0, 0], plan.bound[0, 0] = length, bounds
@@ -307,9 +314,8 @@ class Likelihoods:
                     continue
                 reach, start, there = self.ray(stage, j, known, float(costs[j]), actions.endpoints[i])
                 if reach < lengths[i]:
-                    # the others' bounds are convex along the ray, and at most τ where it starts
                     share = reach / lengths[i]
-                    origin = np.where(self.cost_error == 0.0, costs, tau)
+                    origin = np.array([self._ray_start(k, float(cost)) for k, cost in enumerate(costs)])
                     bounds[i] = origin + share * (bounds[i] - origin)
                     lengths[i] = reach
                 bounds[i, j] = start + lengths[i] / reach * (there - start) if 0.0 < lengths[i] < reach else there

@@ -80,10 +80,10 @@ class Listed:
         """Σ max(y low, y high), plus what x − Σ yφ may cost, rounded up. Any y (R,) gives a bound."""
         features, low, high = limits
         terms, count = np.maximum(y * low, y * high), len(y) + 4.0
-        missed = np.abs(x - y @ features) + count * ULP * (np.abs(x) + np.abs(y) @ np.abs(features))
-        left = float(np.linalg.norm(missed))
-        if not left <= SPANS * self._norm:
+        missed = np.abs(x - y @ features)
+        if not np.linalg.norm(missed) <= SPANS * self._norm:
             return np.inf
+        left = float(np.linalg.norm(missed + count * ULP * (np.abs(x) + np.abs(y) @ np.abs(features))))
         rounding = count * ULP * float(np.abs(terms).sum())
         return float(terms.sum()) + 2.0 * rounding + (1.0 + count * ULP) * left * self._reach
 

@@ -24,6 +24,7 @@ class CostOutcome:
 
     `reward`, `key` (the state's, None where none are run) and `is_baseline` (a_0 was played) are for the tests of the
     assumptions. `at` is the time of its decision where costs drift (its number, or a stamp), None where it has none.
+    `fact` is (f (d,), τ_s (M,)) of its state, where that is to be remembered in its turn.
     """
 
     step: int
@@ -33,6 +34,7 @@ class CostOutcome:
     key: StateKey | None = None
     is_baseline: bool = False
     at: float | None = None
+    fact: tuple[Array, Array] | None = None
 
 
 @dataclass(slots=True)
@@ -152,7 +154,8 @@ class OutcomeOrder:
                 return None
             cost, key = None if outcome.cost is None else outcome.cost.tolist(), encode_key(outcome.key)
             told = {"cost": cost, "reward": outcome.reward, "key": key, "is_baseline": outcome.is_baseline}
-            return {"feature": outcome.feature.tolist(), **told}
+            fact = None if outcome.fact is None else [part.tolist() for part in outcome.fact]
+            return {"feature": outcome.feature.tolist(), "fact": fact, **told}
 
         return [
             {
@@ -186,8 +189,9 @@ class OutcomeOrder:
                 feature, key = numbers(outcome["feature"], dimension), decode_key(outcome["key"])
                 cost = None if outcome["cost"] is None else numbers(outcome["cost"], constraints)
                 reward = float(numbers([outcome["reward"]], 1)[0])
-                safe = bool(outcome["is_baseline"])
-                self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key, safe, at)
+                safe, told = bool(outcome["is_baseline"]), outcome.get("fact")
+                fact = None if told is None else (numbers(told[0], dimension), numbers(told[1], constraints))
+                self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key, safe, at, fact)
 
 
 def _due(queue: OrderedDict[Any, Expected]) -> list[CostOutcome]:

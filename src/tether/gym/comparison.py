@@ -83,10 +83,10 @@ def compare(bridge: Bridge, agent: Agent, episodes: int, seed: int) -> Compariso
     """Play so many more episodes with the agent as it is, and with the safe action from the same seeds.
 
     Every step of both is certified or safe, as any other; nothing is learned from them. None if there are no episodes,
-    or the agent cannot be asked without playing.
+    or the agent cannot be asked without playing, or costs drift with each decision: bounds do not age by a peek.
     """
-    peek = getattr(agent, "peek", None)
-    if peek is None or not episodes:
+    peek, problem = getattr(agent, "peek", None), bridge.problem
+    if peek is None or not episodes or (any(problem.drift) and problem.drift_per == "decision"):
         return None
     seeds = np.random.SeedSequence([seed, 2]).generate_state(episodes).tolist()
     coin = getattr(agent, "rng", None)  # a peek tosses it: what comes after must not depend on a comparison

@@ -33,7 +33,7 @@ class LearningResult:
         bounds: what the bounds speak of: "cost", "expected cost" over the agent's own coin, or "realised cost".
         alarms: declared safe costs that contradict the data, and what the online tests of the assumptions found.
         comparison: returns against those of the safe action, from episodes that were played for this alone; None if
-            there were none, or the agent cannot be asked without playing.
+            there were none, the agent cannot be asked without playing, or costs drift with each decision.
     """
 
     agent: Agent

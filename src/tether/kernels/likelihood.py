@@ -50,8 +50,9 @@ SAME_FEATURE = 1e-24
 FIRST_PRICE = 4.0
 """Newton starts near the fit, at so many times the price that the parabola there suggests, and moves outward."""
 
-SPANS = 1e-9
-"""A feature of which rows leave open more than this part has the trivial bound 1."""
+SPANS = 1e-12
+"""A feature of which rows leave open more than this part of the limit on ‖φ‖ has the trivial bound 1. It is what
+rounding leaves, and no more: a cost may depend on what differs by 1e-9."""
 
 TRIVIAL = 1.0
 """A cost in [0, 1] has a mean of at most 1, whatever the data say."""

@@ -3,7 +3,8 @@
 Sums are additive, but a bound holds for a prefix of *one* order. All decisions of all sites are therefore put in the
 order of their times, each site's own order kept, and taken up to the first that has no outcome yet, whichever site it
 belongs to (docs/theory.md section 18): a site that is slow to report what was bad must not bias the others' sum. What
-waits is taken by the next merge. A decision counts once, however often its log, or a copy of it, is merged.
+waits is taken by the next merge. A decision counts once, however often its log, or a copy of it, is merged, and if it
+is one of the log that the others are merged into.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,8 +55,10 @@ def merge(sources: Sequence[Store], into: Store, problem: Problem, states: State
     """Take the outcomes of these logs into another one, as old data. All is checked before anything is written."""
     for site, store in enumerate(sources):
         _check_site(store, site, problem)
-    sites = [list(decisions(store, site)) for site, store in enumerate(sources)]
     names = [store.identity() for store in sources]
+    # what that log has decided itself counts there already, and a copy of it holds the same decisions
+    own = {item.id for item in decisions(into)} if into.identity() in names else set()
+    sites = [[item for item in decisions(store, site) if item.id not in own] for site, store in enumerate(sources)]
     return take(sites, names, into, problem, states or StateCodec(), "merge of " + ", ".join(names))
 
 

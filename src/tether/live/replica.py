@@ -190,7 +190,7 @@ class Learner:
         # at H = 1 nothing follows: next states are logged, but would only fill tables
         after = self.states.decode(row.next_state) if self.problem.horizon > 1 else None
         self.agent.learn(Transition(row.step, state, feature, row.reward, row.cost, after, decision_id), fact)
-        if fact is not None:
+        if fact is not None and self.agent.likelihoods is None:
             self.gate.remember(row.step, *fact)
         self._learned()
 
@@ -199,6 +199,8 @@ class Learner:
         self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)
         if self.agent.likelihoods is not None:
             self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))
+        if outcome.fact is not None:  # in its turn, as the learner does
+            self.gate.remember(outcome.step, *outcome.fact)
 
     def _learned(self) -> None:
         """Outcomes were counted. A plan, if one is due."""

@@ -72,11 +72,7 @@ def warm_start_drafts(
     """What a warm start writes into the log, or an InputError that names the first row that cannot be used."""
     if duplicates not in get_args(Duplicates):
         raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
-    if any(problem.drift):
-        raise InputError(
-            f"with drift = {max(problem.drift):g} an outcome says less the older it is, and rows of old data do not "
-            "say how many decisions ago they were: they cannot be used. Start without them."
-        )
+    _refuse_drift(problem)
     count = len(data)
     if data.steps is None and problem.horizon > 1:
         raise InputError(f"with H = {problem.horizon} each row needs its step: pass steps (n,).")
@@ -94,8 +90,17 @@ def keyed_drafts(
     store: Store, problem: Problem, states: StateCodec, data: dict[str, OldData], source: str
 ) -> list[Draft]:
     """The same for single rows that have names of their own; those whose name the log holds are skipped."""
+    _refuse_drift(problem)
     rows = {key: _row(problem, states, row) for key, row in data.items()}
     return _drafts(_without_known(store, rows, "new"), source, _digest(canonical(list(rows))))
+
+
+def _refuse_drift(problem: Problem) -> None:
+    if any(problem.drift):
+        raise InputError(
+            f"with drift = {max(problem.drift):g} an outcome says less the older it is, and rows of old data do not "
+            "say how many decisions ago they were: they cannot be used. Start without them."
+        )
 
 
 def append_in_turn(store: Store, drafts: Sequence[Draft]) -> list[Appended]:

@@ -39,7 +39,7 @@ STIFF = 1e8
 NARROW = 1e-9
 """Facts known up to less than half of this have no error bar for Newton's method; a bound counts what they are."""
 
-MISSED = 1e-9
+MISSED = 1e-12
 """Multipliers that miss x by more than this part of ‖φ‖ bound nothing."""
 
 

@@ -57,7 +57,8 @@ class Problem:
         noise: σ of the sub-Gaussian noise on observed costs (Assumption 3), or one per constraint; None, or left out,
             where `cost_kind` is "bounded".
         cost_kind: "gaussian", or "bounded" for costs in [0, 1] such as accidents, or one of them per constraint. A
-            bounded cost needs neither noise nor gamma_norm: its certificates are likelihood ratios (theory, 14).
+            bounded cost needs no noise, and gamma_norm for rounding errors alone (‖γ*‖ <= 1000 B): its certificates are
+            likelihood ratios (theory, 14).
         dimension: d.
         actions: state -> FiniteActions or StarActions, the set D(s) with the safe action in it.
         baseline_cost: τ_h(s): one number per constraint for all steps and states, a function (step, state) -> τ_h(s),
