@@ -776,7 +776,10 @@ class LeastSquaresAgent:
         # whatever a warm-up has measured is a gap, not a known cost
         costs = [nan] * problem.constraints if self._costs_are_unknown else known.baseline_cost[step].tolist()
         exceedance, facts = problem.exceedance if problem.limit == "realised" else 0.0, self._facts(plan, at, stage)
-        limits = zip(plan.bound[at, slot].tolist(), plan.radius[at].tolist(), costs, facts, self._shown, strict=True)
+        rows = [row] if mixture is None else np.flatnonzero(mixture.probabilities).tolist()
+        listed = self._listed(step, known, rows)
+        found = plan.bound[at, slot].tolist(), plan.radius[at].tolist()
+        limits = zip(*found, costs, facts, listed, self._shown, strict=True)
         span = None if self.blocks is None else self.blocks.span(stage, self.time)
         return Decision(
             id=self.decisions,
@@ -800,8 +803,9 @@ class LeastSquaresAgent:
                     lost=lost,
                     lost_as=problem.lost,
                     kind=proof,
+                    listed=boxes,
                 )
-                for bound, radius, cost, remembered, (tau, reserve, misfit, drift, proof, origin) in limits
+                for bound, radius, cost, remembered, boxes, (tau, reserve, misfit, drift, proof, origin) in limits
             ),
             value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -818,6 +822,15 @@ class LeastSquaresAgent:
             for j in self.likelihoods.bounded:
                 facts[j] = int(self.likelihoods.trials.fact_count[self.likelihoods.cell(stage, j)])
         return facts
+
+    def _listed(self, step: int, known: KnownState, rows: list[int]) -> list[int]:
+        """How many listed actions the bound of each constraint rests on, where one of these rows is played."""
+        listed = [0] * self.problem.constraints
+        if self.likelihoods is not None:
+            for j in self.likelihoods.bounded:
+                cost = float(known.baseline_cost[step, j])
+                listed[j] = self.likelihoods.listed_for(self.stage_of(step), j, known, cost, rows)
+        return listed
 
     # Outcomes
 

@@ -6,7 +6,7 @@ candidate in a finite set; or, for a mixture, scaled back toward a_0. A plan of 
 proven of each of them, so that it is certified as it stands.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from math import inf, log, sqrt
 from typing import Any
 
@@ -192,6 +192,14 @@ class Likelihoods:
         if proof.bound <= self.threshold[j]:
             return proof.bound
         return min(proof.bound, self.bounds(stage, j, known.actions.phi_0, cost)(end, proof.boxes))
+
+    def listed_for(self, stage: int, j: int, known: KnownState, cost: float, rows: Iterable[int]) -> int:
+        """How many listed actions the bound of a choice among these rows of D(s) takes to cost 0 to 1; 0: none."""
+        if known.actions.is_star:
+            return 0
+        ends = known.actions.endpoints[[row for row in rows if row not in (-1, known.actions.baseline)]]
+        rests = any(self._listed_proof(stage, j, known, cost, end).rests for end in ends)
+        return len(self.listed.features) if rests else 0
 
     def caps(self, stage: int, j: int, known: KnownState, cost: float) -> Array:
         """Upper bounds on the costs of every action of a finite set (N,); infinite where nothing explains the data."""
