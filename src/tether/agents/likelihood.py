@@ -67,6 +67,7 @@ class Likelihoods:
     def __init__(self, problem: Problem, stages: int, events: float, cost_error: Array) -> None:
         self.bounded = [j for j, is_bounded in enumerate(problem.bounded) if is_bounded]
         self.constraints, self.threshold, self.cost_error = problem.constraints, problem.threshold, cost_error
+        self._tau = np.array(problem.threshold)
         self.log_events = log(events)
         self.trials = new_trials(
             stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm)
@@ -82,7 +83,7 @@ class Likelihoods:
             kept = self._kept[kind, cell] = (version, {})
         return kept[1]
 
-    def played(self, stage: int) -> dict[Hashable, Array]:
+    def played(self, stage: int) -> dict[Hashable, Any]:
         """Features that would be played where all costs are bounded, as long as nothing new is proven."""
         cells = [self.cell(stage, j) for j in self.bounded]
         used, facts = self.trials.used_total, self.trials.fact_count
@@ -298,7 +299,7 @@ class Likelihoods:
             exact = self.cost_error[j] == 0.0
             reach, start, there = proven.get(j, (planned, costs[j] if exact else tau, float(plan.bound[0, 0, j])))
             bounds[j] = start + length / reach * (there - start) if length < reach else there
-        if length > 0.0 and (bounds <= self.threshold).all():  # false for NaN
+        if length > 0.0 and (bounds <= self._tau).all():  # false for NaN
             plan.length[0, 0], plan.bound[0, 0] = length, bounds
         else:
             self.give_up(plan, stage, known, costs, ONLY_BASELINE)
@@ -329,7 +330,7 @@ class Likelihoods:
         for row, bounds in ranked[:CANDIDATES]:
             for j in self.bounded:
                 bounds[j] = self.row_bound(stage, j, known, float(costs[j]), row)
-            if (bounds <= self.threshold).all():
+            if (bounds <= self._tau).all():
                 plan.row[0, 0], plan.length[0, 0], plan.bound[0, 0] = row, 1.0, bounds
                 return
         self.give_up(plan, stage, known, costs, ONLY_BASELINE)
@@ -346,7 +347,7 @@ class Likelihoods:
         if not played > 0.0:
             return
         end = actions.phi_0 + (theta / played) @ (actions.endpoints - actions.phi_0)
-        eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * np.array(self.threshold)).any())
+        eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * self._tau).any())
         caps = {j: TRIVIAL if actions.is_star else self._mixed_cap(stage, j, known, costs, theta) for j in self.bounded}
         proven = {j: self.ray(stage, j, known, float(costs[j]), end, cap) for j, cap in caps.items()}
         share = min(reach for reach, _, _ in proven.values())
@@ -356,7 +357,7 @@ class Likelihoods:
             start = costs[j] if self.cost_error[j] == 0.0 else tau
             reach, start, there = proven.get(j, (played, start, float(plan.bound[0, 0, j])))
             bounds[j] = start + share / reach * (there - start) if share < reach else there
-        if share > 0.0 and (bounds <= self.threshold).all():
+        if share > 0.0 and (bounds <= self._tau).all():
             theta *= INWARD * share / played
             if actions.baseline >= 0:
                 theta[actions.baseline] = 1.0 - float(theta.sum())
