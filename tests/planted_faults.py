@@ -1616,6 +1616,19 @@ LIKELIHOOD = (
         f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
     ),
     Fault(
+        "bounded costs: a ray is lengthened past what the other kind of cost allows",
+        "likelihood:Likelihoods.certify_ray",
+        swap("min(length, planned)", "length"),
+        "tests/agents/test_combinations.py::"
+        "test_no_cost_is_over_its_bound_and_what_is_restored_decides_alike[both kinds-True-False]",
+    ),
+    Fault(
+        "bounded costs: the list of actions is taken where a ray is played",
+        "problem:Problem.listed_features",
+        swap("not actions.is_star and ...", "True"),
+        f"{LISTED}::test_rays_list_nothing",
+    ),
+    Fault(
         "listed actions: multipliers that miss x count",
         "listed:Listed.bound",
         never("not left <= SPANS * self._norm"),

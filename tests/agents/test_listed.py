@@ -116,6 +116,12 @@ def test_states_where_trajectories_end_list_nothing():
     assert frozen_lake(np.random.default_rng(0), costs="bounded").problem.listed_features().shape == (356, 100)
 
 
+def test_rays_list_nothing():
+    """Their ends need not be playable, so that nobody promised what they cost."""
+    told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded", "baseline_cost": [[0.04]]}
+    assert len(Problem.from_rays(phi_0=[[0.5, 0.5]], endpoints=[[[1.0, 0.0]]], **told).listed_features()) == 0
+
+
 def test_a_plan_of_mixtures_holds_to_what_the_list_proves():
     """x is played outright in one state and b in the other. Without the list each of them could cost 1."""
     agent = RslucbQvi(two_halves(), ALL, rng=np.random.default_rng(0))
