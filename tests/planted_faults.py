@@ -1646,6 +1646,19 @@ LIKELIHOOD = (
         f"{YES_NO_GATE}::test_multipliers_that_miss_x_bound_nothing",
     ),
     Fault(
+        "bounded costs: a ray is lengthened past what the other kind of cost allows",
+        "likelihood:Likelihoods.certify_ray",
+        swap("min(length, planned)", "length"),
+        "tests/agents/test_combinations.py::"
+        "test_no_cost_is_over_its_bound_and_what_is_restored_decides_alike[both kinds-True-False]",
+    ),
+    Fault(
+        "bounded costs: the list of actions is taken where a ray is played",
+        "problem:Problem.listed_features",
+        swap("not actions.is_star and ...", "True"),
+        f"{LISTED}::test_rays_list_nothing",
+    ),
+    Fault(
         "listed actions: multipliers that miss x count",
         "listed:Listed.bound",
         never("not np.linalg.norm(missed) <= SPANS * self._norm"),
@@ -1668,6 +1681,36 @@ LIKELIHOOD = (
         "gate:Gate._examine_yes_no",
         swap("rows.and_boxes(terms.listed)", "rows"),
         f"{YES_NO_GATE}::test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list",
+    ),
+    Fault(
+        "listed actions: a certificate does not say that it rests on them",
+        "likelihood:Likelihoods.listed_for",
+        swap("len(self.listed.features) if rests else 0", "0"),
+        f"{LISTED}::test_a_certificate_says_how_many_listed_actions_it_takes_to_cost_0_to_1",
+    ),
+    Fault(
+        "yes/no gate: a bound may rest on the list without saying so",
+        "gate:Gate._examine_yes_no",
+        swap("terms.listed is not None and shown.listed and ...", "terms.listed is not None"),
+        f"{YES_NO_GATE}::test_a_bound_that_rests_on_the_list_without_saying_so_is_refused",
+    ),
+    Fault(
+        "yes/no gate: any number of listed actions passes",
+        "gate:Gate._misstated",
+        never("shown.listed not in (0, most)"),
+        f"{YES_NO_GATE}::test_a_bound_that_rests_on_the_list_without_saying_so_is_refused",
+    ),
+    Fault(
+        "live: a certificate may say that it bounds something else",
+        "gate:Gate._misstated",
+        never("shown.bounds != bounds"),
+        f"{YES_NO_GATE}::test_altered_evidence_is_refused",
+    ),
+    Fault(
+        "live: a certificate may say that lost costs count as something else",
+        "gate:Gate._misstated",
+        swap("(shown.lost, shown.lost_as) != (lost, lost_as)", "shown.lost != lost"),
+        f"{YES_NO_GATE}::test_altered_evidence_is_refused",
     ),
     Fault(
         "yes/no gate: any bound passes",

@@ -85,7 +85,8 @@ class CostBound:
     says what it rests on where they were declared to drift. A bound on the "realised cost" holds for what is measured,
     with probability 1 − `exceedance` at each step. `lost` is how many costs it should rest on but were never measured;
     `lost_as` says what they count as (`Problem.lost`). `kind` says how it was proven: by a radius, or, for a cost in
-    [0, 1], by a likelihood ratio; the radius has then only steered the choice.
+    [0, 1], by a likelihood ratio; the radius has then only steered the choice. `listed` is how many listed actions are
+    taken to cost between 0 and 1, played or not; 0 where a bound does not rest on that.
     """
 
     bound: float
@@ -100,6 +101,7 @@ class CostBound:
     lost: int = 0
     lost_as: Literal["at-random", "worst-case"] = "at-random"
     kind: Proof = "radius"
+    listed: int = 0
 
     @property
     def margin(self) -> float:

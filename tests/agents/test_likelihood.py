@@ -219,7 +219,7 @@ def test_an_outcome_that_is_lost_makes_bounds_larger():
     assert kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1])) > before
 
 
-@pytest.mark.parametrize("more", [{"misfit": 0.1}, {"limit": "realised"}])
+@pytest.mark.parametrize("more", [{"misfit": 0.1}, {"limit": "realised"}, {"drift": 1e-4}])
 def test_what_bounded_costs_cannot_be_combined_with_is_refused(more):
     with pytest.raises(InputError, match="does not go with misfit or limit"):
         replace(CASES["bounded"].world.problem, **more)
@@ -228,7 +228,7 @@ def test_what_bounded_costs_cannot_be_combined_with_is_refused(more):
 def test_a_lost_yes_or_no_counts_at_its_worst_or_not_at_all():
     """At random: nothing changes but the count. In the worst case the evidence Λ falls, so bounds can only grow."""
     case = CASES["bounded"]
-    for told, changes in (({}, False), ({"lost": "worst-case", "cost_range": (0.0, 1.0)}, True)):
+    for told, changes in (({}, False), ({"lost": "worst-case"}, True)):  # whose range is [0, 1]
         agent, streams = SlucbQvi(replace(case.world.problem, **told)), Streams.from_seed(5)
         for _ in range(5):
             agent.observe(case.world.step(agent.act(0, 0), streams))

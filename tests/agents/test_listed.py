@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from tether import Problem, RslucbQvi, SlucbConfig
+from tether import CertifiedAgent, Problem, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.listed import NOTHING, Limits, Listed, Program
 from tether.lab.worlds.lake import frozen_lake
+
+ALL = SlucbConfig(condition_on="all")
 
 
 def proof(listed, facts, costs, x, errors=None):
@@ -53,9 +55,60 @@ def test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none():
     assert lists.bound(limits, x, np.array([np.nan, 0.0])) == np.inf
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_no_cost_that_the_list_and_the_facts_allow_is_over_its_bound(seed):
+    """γ is drawn, and features are kept that it gives a cost in [0, 1]. No part of δ is spent, so none may be over."""
+    rng = np.random.default_rng(seed)
+    gamma, rows = rng.uniform(-1.0, 2.0, 3), rng.standard_normal((200, 3))
+    rows = rows[(rows @ gamma >= 0.0) & (rows @ gamma <= 1.0)]
+    facts, error = rows[:2], rng.choice([0.0, 0.01], 2)
+    told = facts @ gamma + rng.uniform(-error, error)
+    for x in rows[-5:]:
+        assert proof(rows, facts, told, x, error).bound >= x @ gamma
+
+
 def test_a_solver_without_an_answer_leaves_the_trivial_bound(monkeypatch):
     monkeypatch.setattr(Program, "multipliers", lambda self, x: None)
     assert proof([[1.0]], [], [], [0.5]) is NOTHING and NOTHING.bound == 1.0
+
+
+def test_a_bound_says_whether_it_rests_on_the_list():
+    half = proof([[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0]], [0.1], [0.5, 0.5])
+    facts_alone = proof([[1.0, 0.0], [0.3, 0.7], [0.25, 0.75]], np.eye(2), [0.1, 0.3], [0.25, 0.75])
+    assert (half.rests, facts_alone.rests, NOTHING.rests) == (True, False, False)
+
+
+def two_halves(threshold=0.1):
+    """Two states, d = 2: a_0 of each is ½x + ½b and costs 0.04, so that x and b cost at most 0.08."""
+    rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
+    told = {"horizon": 1, "threshold": threshold, "cost_kind": "bounded", "feature_norm": 1.0}
+    return Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
+
+
+class Bold(CertifiedAgent):
+    """Plays the first row that is certified."""
+
+    def choose(self, options):
+        return options.certified[0]
+
+
+@pytest.mark.parametrize("kind", [RslucbQvi, Bold])
+def test_a_certificate_says_how_many_listed_actions_it_takes_to_cost_0_to_1(kind, tmp_path):
+    """All four of them before any outcome. A restored agent agrees."""
+    core = SlucbQvi(two_halves(), ALL)
+    told = {"rng": np.random.default_rng(0)} if kind is RslucbQvi else {"core": core}
+    agent = kind(core.problem, **told) if kind is Bold else kind(core.problem, ALL, **told)
+    agent.plan()
+    decision = agent.peek(0, 0)
+    assert not decision.is_baseline and decision.evidence[0].listed == 4
+    agent.save(tmp_path / "agent")
+    assert kind.restore(tmp_path / "agent", two_halves()).peek(0, 0).evidence == decision.evidence
+
+
+def test_the_declared_cost_of_the_safe_action_rests_on_no_list():
+    problem = two_halves(threshold=0.05)
+    decision = Bold(problem, core=SlucbQvi(problem, ALL)).peek(0, 0)
+    assert decision.is_baseline and decision.evidence[0].listed == 0
 
 
 def test_states_where_trajectories_end_list_nothing():
@@ -63,13 +116,15 @@ def test_states_where_trajectories_end_list_nothing():
     assert frozen_lake(np.random.default_rng(0), costs="bounded").problem.listed_features().shape == (356, 100)
 
 
+def test_rays_list_nothing():
+    """Their ends need not be playable, so that nobody promised what they cost."""
+    told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded", "baseline_cost": [[0.04]]}
+    assert len(Problem.from_rays(phi_0=[[0.5, 0.5]], endpoints=[[[1.0, 0.0]]], **told).listed_features()) == 0
+
+
 def test_a_plan_of_mixtures_holds_to_what_the_list_proves():
-    """Two states, d = 2: a_0 of state 0 is ½x + ½b and costs 0.04, so that x, at most 0.08, is played outright at
-    τ = 0.1; b, at most 0.08 as well. Without the list each of them could cost 1."""
-    rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
-    told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded", "feature_norm": 1.0}
-    problem = Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
-    agent = RslucbQvi(problem, SlucbConfig(condition_on="all"), rng=np.random.default_rng(0))
+    """x is played outright in one state and b in the other. Without the list each of them could cost 1."""
+    agent = RslucbQvi(two_halves(), ALL, rng=np.random.default_rng(0))
     agent.register(range(2))
     agent.plan()
     np.testing.assert_allclose(agent.tables.proven[0, :4, 0], [0.04, 0.08, 0.04, 0.08], atol=1e-8)

@@ -147,6 +147,19 @@ def test_safe_costs_that_no_gamma_can_give_fail():
     assert finding.verdict == "fails" and "misses by up to 0.05" in finding.evidence
 
 
+@pytest.mark.parametrize("decimals", [9, 17])
+def test_safe_costs_that_were_rounded_are_told_from_exact_ones(decimals):
+    """Four states in two dimensions: rounded to nine decimals, no γ gives all of them to the last digit."""
+    rng = np.random.default_rng(0)
+    safe = rng.dirichlet(np.ones(2), 4)
+    costs = np.round(safe @ np.array([0.1, 0.3]), decimals)
+    problem = Problem.from_rays(
+        phi_0=safe, endpoints=safe[:, None, ::-1], baseline_cost=costs[None], horizon=1, threshold=0.5, noise=0.1
+    )
+    finding = problem.check()["A1: declared safe costs are linear in φ"]
+    assert finding.verdict == "holds" and ("baseline_cost_error" in finding.evidence) == (decimals == 9)
+
+
 def test_a_bound_on_gamma_below_what_safe_costs_need_fails():
     """τ_0 = 0.4 at a feature of norm 0.1 needs ‖γ‖ >= 4."""
     problem = lazy(lambda s: StarActions([0.1, 0.0], [[0.0, 1.0]]), 0.4, gamma_norm=2.0)

@@ -56,6 +56,12 @@ def test_an_event_comes_back_as_it_went_in():
     assert [entry.kind for entry in store.read()] == ["decision", "outcome", "stopped"]
 
 
+def test_a_certificate_from_before_listed_actions_were_named_rests_on_none():
+    told = DECISION["certificate"].to_json()
+    assert told["limits"][0].pop("listed") == 0
+    assert Certificate.from_json(told) == DECISION["certificate"]
+
+
 def test_a_decision_an_outcome_and_a_warm_start_count_once_and_a_stop_as_often_as_it_comes():
     store = MemoryStore()
     row = Measured(step=0, state=None, feature=[1.0], reward=None, cost=[0.5], next_state=None)

@@ -226,6 +226,9 @@ def test_the_gate_confirms_a_bound_that_is_worked_out_by_hand():
         ({"kind": "radius"}, "likelihood"),
         ({"facts": 1}, "facts"),
         ({"lost": 1}, "lost"),
+        ({"lost_as": "worst-case"}, "worst-case"),
+        ({"bounds": "realised cost"}, "realised cost"),
+        ({"listed": 1}, "listed"),
     ],
 )
 def test_altered_evidence_is_refused(change, why):
@@ -316,16 +319,30 @@ def test_how_much_is_certified_is_not_asked_where_every_answer_costs_a_solve():
     assert isinstance(gate_of(advisor.replica.learner.agent), Gate) and decisions
 
 
-def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list():
+def two_halves():
     """a_0 = ½x + ½b costs 0.04 and b at least 0, so x costs at most 0.08 < τ = 0.1 before any outcome."""
     rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
     told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded"}
-    problem = Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
+    return Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
+
+
+def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list():
+    problem = two_halves()
     how = {"algorithm": "rslucb-qvi", "mode": "live", "criteria": Criteria.none(), "refresh": None}
     found = []
     for listed in (True, False):
         advisor = Advisor(problem, config=SlucbConfig(condition_on="all"), **how)
         gate = advisor._replica.learner.gate
         gate.terms = gate.terms if listed else replace(gate.terms, listed=None)
-        found.append(advisor.decide(0).reason)
-    assert found == ["best", "gate-refused"]
+        found.append(advisor.decide(0))
+    assert [decision.reason for decision in found] == ["best", "gate-refused"]
+    assert found[0].certificate.limits[0].listed == 4
+
+
+def test_a_bound_that_rests_on_the_list_without_saying_so_is_refused():
+    problem = two_halves()
+    known, x = problem.look_up(0), np.array([1.0, 0.0])
+    gate = Learner(problem, SlucbConfig(condition_on="all"), watch=False).gate
+    shown = CostBound(0.0801, 0.1, Radius(1.0, "theorem"), 0.04, facts=1, kind="likelihood", listed=4)
+    why = {n: gate.check(0, known, 1, x, (replace(shown, listed=n),)).why for n in (4, 3, 0)}
+    assert why[4] == "" and "rests on 3 listed actions" in why[3] and "is possible" in why[0]

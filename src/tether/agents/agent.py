@@ -6,7 +6,7 @@ a test and a live system. What differs between algorithms is their `Rules`, and 
 
 import io
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import isfinite, log, nan
@@ -213,6 +213,8 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
 
 def as_numbers(value: Any) -> Array | None:
     """Real numbers as a float array, None if they are not that. What is masked was not measured: it is no number."""
+    if type(value) is float:  # of all that may come, by far the most frequent
+        return np.array(value)
     if np.ma.is_masked(value):
         return None
     try:
@@ -590,54 +592,66 @@ class LeastSquaresAgent:
             self.blocks.age(self.costs)
 
     def peek_feature(self, step: int, state: State) -> Array:
-        """φ (d,) of what `peek` would answer, on average: for those who ask in every state, as exact regret does.
-
-        A plan that knows every outcome has chosen a ray already; what bounded costs leave of it is found, and no record
-        is made.
-        """
-        slot = self.slots.get(self.problem.key_of(state))
-        fresh = slot is not None and slot < self.current.planned[0] and self.plan_version == self.data_version
+        """φ (d,) of what `peek` would answer, on average: for those who ask in every state, as exact regret does."""
+        slots = self._chosen([state])
+        if slots is not None:
+            ray: Array = self._cut_rays(step, slots)[0]
+            return ray
         if self.mixes:
             return self.propose(step, state, coin=0.0).mean_feature  # no draw is taken from the agent's stream
-        if slot is None or not fresh or self.likelihoods is None or self.tripped_by:
-            return self.peek(step, state).mean_feature
-        if not self.known[slot].actions.is_star:
-            return self.peek(step, state).mean_feature
-        return self._cut_ray(self.likelihoods, step, slot, self.likelihoods.played(self.stage_of(step)))
+        return self.peek(step, state).mean_feature
 
     def peek_features(self, states: Sequence[State], first: State) -> Array:
         """`peek_feature` of every step and state, (H, S, d), in an episode that begins in `first`: zero where it cannot
         be."""
-        features = np.zeros((self.problem.horizon, len(states), self.problem.dimension))
-        slots = [self.slots.get(self.problem.key_of(state), -1) for state in states]
-        stars = all(0 <= slot < self.current.planned[0] and self.known[slot].actions.is_star for slot in slots)
-        fast = stars and self.plan_version == self.data_version and not (self.mixes or self.tripped_by)
+        features, slots = np.zeros((self.problem.horizon, len(states), self.problem.dimension)), self._chosen(states)
         for step in range(self.problem.horizon):
-            kept = self.likelihoods.played(self.stage_of(step)) if fast and self.likelihoods is not None else None
-            for at, (state, slot) in enumerate(zip(states, slots, strict=True)):
-                if step == 0 and state != first:
-                    continue
-                if kept is None or self.likelihoods is None:
-                    features[step, at] = self.peek_feature(step, state)
-                else:
-                    features[step, at] = self._cut_ray(self.likelihoods, step, slot, kept)
+            asked = range(len(states)) if step else [at for at, state in enumerate(states) if state == first]
+            if slots is not None:
+                features[step, asked] = self._cut_rays(step, [slots[at] for at in asked])
+            else:
+                features[step, asked] = [self.peek_feature(step, states[at]) for at in asked]
         return features
 
-    def _cut_ray(self, likelihoods: Likelihoods, step: int, slot: int, kept: dict[Hashable, Array]) -> Array:
-        """φ (d,) of the ray that the plan has chosen, cut to what is proven of bounded costs; `kept` has answers."""
+    def _chosen(self, states: Iterable[State]) -> list[int] | None:
+        """Slots of states where a plan that knows every outcome has chosen a ray, of which only what bounded costs
+        leave has to be found; None if not all are such."""
+        if self.likelihoods is None or self.mixes or self.tripped_by or self.rules.warms_up:
+            return None
+        if self.plan_version != self.data_version:
+            return None
+        slots = [self.slots.get(self.problem.key_of(state), -1) for state in states]
+        planned = self.current.planned[0]
+        return slots if all(0 <= slot < planned and self.known[slot].actions.is_star for slot in slots) else None
+
+    def _cut_rays(self, step: int, slots: list[int]) -> Array:
+        """φ (n, d) of the rays that the plan has chosen, cut to what is proven of bounded costs.
+
+        Answers are kept as long as nothing new is proven, and those of a step also together, as plans often agree.
+        """
+        assert self.likelihoods is not None  # `_chosen` looked
+        kept, rows = self.likelihoods.played(self.stage_of(step)), self.current.row[step].tolist()
+        asked = [(step, slot, rows[slot]) for slot in slots]
+        before, together = kept.get(step, (None, np.zeros((0, 0))))
+        if before == asked:
+            rays: Array = together
+            return rays
+        if len(self.likelihoods.bounded) < self.problem.constraints:  # the plan's own length counts, too
+            kept = {}
+        for place in asked:
+            if place not in kept:
+                kept[place] = self._cut_ray(self.likelihoods, *place)
+        rays = np.array([kept[place] for place in asked])
+        kept[step] = asked, rays
+        return rays
+
+    def _cut_ray(self, likelihoods: Likelihoods, step: int, slot: int, row: int) -> Array:
+        """φ (d,) of one of them."""
         known, plan, made = self.known[slot], self.lone[1], self.current
-        row = int(made.row[step, slot])
-        place = (step, slot, row, known.baseline_cost[step].tobytes())
-        if place in kept:
-            return kept[place]
         plan.row[0, 0], plan.length[0, 0] = row, made.length[step, slot]
         plan.reason[0, 0], plan.bound[0, 0] = made.reason[step, slot], made.bound[step, slot]
         self._certify(likelihoods, plan, step, known)
-        row, length = int(plan.row[0, 0]), float(plan.length[0, 0])
-        feature = feature_of(known.actions, known.actions.action(row, length))
-        if len(likelihoods.bounded) == self.problem.constraints:  # else the plan's own length counts, too
-            kept[place] = feature
-        return feature
+        return feature_of(known.actions, known.actions.action(int(plan.row[0, 0]), float(plan.length[0, 0])))
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         check_step(step, self.problem.horizon)
@@ -776,7 +790,10 @@ class LeastSquaresAgent:
         # whatever a warm-up has measured is a gap, not a known cost
         costs = [nan] * problem.constraints if self._costs_are_unknown else known.baseline_cost[step].tolist()
         exceedance, facts = problem.exceedance if problem.limit == "realised" else 0.0, self._facts(plan, at, stage)
-        limits = zip(plan.bound[at, slot].tolist(), plan.radius[at].tolist(), costs, facts, self._shown, strict=True)
+        rows = [row] if mixture is None else np.flatnonzero(mixture.probabilities).tolist()
+        listed = self._listed(step, known, rows)
+        found = plan.bound[at, slot].tolist(), plan.radius[at].tolist()
+        limits = zip(*found, costs, facts, listed, self._shown, strict=True)
         span = None if self.blocks is None else self.blocks.span(stage, self.time)
         return Decision(
             id=self.decisions,
@@ -800,8 +817,9 @@ class LeastSquaresAgent:
                     lost=lost,
                     lost_as=problem.lost,
                     kind=proof,
+                    listed=boxes,
                 )
-                for bound, radius, cost, remembered, (tau, reserve, misfit, drift, proof, origin) in limits
+                for bound, radius, cost, remembered, boxes, (tau, reserve, misfit, drift, proof, origin) in limits
             ),
             value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -818,6 +836,15 @@ class LeastSquaresAgent:
             for j in self.likelihoods.bounded:
                 facts[j] = int(self.likelihoods.trials.fact_count[self.likelihoods.cell(stage, j)])
         return facts
+
+    def _listed(self, step: int, known: KnownState, rows: list[int]) -> list[int]:
+        """How many listed actions the bound of each constraint rests on, where one of these rows is played."""
+        listed = [0] * self.problem.constraints
+        if self.likelihoods is not None:
+            for j in self.likelihoods.bounded:
+                cost = float(known.baseline_cost[step, j])
+                listed[j] = self.likelihoods.listed_for(self.stage_of(step), j, known, cost, rows)
+        return listed
 
     # Outcomes
 

@@ -6,7 +6,7 @@ candidate in a finite set; or, for a mixture, scaled back toward a_0. A plan of 
 proven of each of them, so that it is certified as it stands.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from math import inf, log, sqrt
 from typing import Any
 
@@ -67,7 +67,7 @@ class Likelihoods:
     def __init__(self, problem: Problem, stages: int, events: float, cost_error: Array) -> None:
         self.bounded = [j for j, is_bounded in enumerate(problem.bounded) if is_bounded]
         self.constraints, self.threshold, self.cost_error = problem.constraints, problem.threshold, cost_error
-        self.misfit = problem.misfit
+        self.misfit, self._tau = problem.misfit, np.array(problem.threshold)
         self.log_events = log(events)
         self.trials = new_trials(
             stages * problem.constraints, problem.dimension, problem.feature_norm, max(problem.gamma_norm)
@@ -83,7 +83,7 @@ class Likelihoods:
             kept = self._kept[kind, cell] = (version, {})
         return kept[1]
 
-    def played(self, stage: int) -> dict[Hashable, Array]:
+    def played(self, stage: int) -> dict[Hashable, Any]:
         """Features that would be played where all costs are bounded, as long as nothing new is proven."""
         cells = [self.cell(stage, j) for j in self.bounded]
         used, facts = self.trials.used_total, self.trials.fact_count
@@ -200,6 +200,14 @@ class Likelihoods:
             return proof.bound
         return min(proof.bound, self.bounds(stage, j, known.actions.phi_0, cost)(end, proof.boxes))
 
+    def listed_for(self, stage: int, j: int, known: KnownState, cost: float, rows: Iterable[int]) -> int:
+        """How many listed actions the bound of a choice among these rows of D(s) takes to cost 0 to 1; 0: none."""
+        if known.actions.is_star:
+            return 0
+        ends = known.actions.endpoints[[row for row in rows if row not in (-1, known.actions.baseline)]]
+        rests = any(self._listed_proof(stage, j, known, cost, end).rests for end in ends)
+        return len(self.listed.features) if rests else 0
+
     def caps(self, stage: int, j: int, known: KnownState, cost: float) -> Array:
         """Upper bounds on the costs of every action of a finite set (N,); infinite where nothing explains the data."""
         actions, kept = known.actions, self._answers("caps", self.cell(stage, j))
@@ -297,7 +305,7 @@ class Likelihoods:
             start = self._ray_start(j, float(costs[j]))
             reach, start, there = proven.get(j, (planned, start, float(plan.bound[0, 0, j])))
             bounds[j] = start + length / reach * (there - start) if length < reach else there
-        if length > 0.0 and (bounds <= self.threshold).all():  # false for NaN
+        if length > 0.0 and (bounds <= self._tau).all():  # false for NaN
             plan.length[0, 0], plan.bound[0, 0] = length, bounds
         else:
             self.give_up(plan, stage, known, costs, ONLY_BASELINE)
@@ -327,7 +335,7 @@ class Likelihoods:
         for row, bounds in ranked[:CANDIDATES]:
             for j in self.bounded:
                 bounds[j] = self.row_bound(stage, j, known, float(costs[j]), row)
-            if (bounds <= self.threshold).all():
+            if (bounds <= self._tau).all():
                 plan.row[0, 0], plan.length[0, 0], plan.bound[0, 0] = row, 1.0, bounds
                 return
         self.give_up(plan, stage, known, costs, ONLY_BASELINE)
@@ -344,7 +352,7 @@ class Likelihoods:
         if not played > 0.0:
             return
         end = actions.phi_0 + (theta / played) @ (actions.endpoints - actions.phi_0)
-        eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * np.array(self.threshold)).any())
+        eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * self._tau).any())
         caps = {j: TRIVIAL if actions.is_star else self._mixed_cap(stage, j, known, costs, theta) for j in self.bounded}
         proven = {j: self.ray(stage, j, known, float(costs[j]), end, cap) for j, cap in caps.items()}
         share = min(reach for reach, _, _ in proven.values())
@@ -354,7 +362,7 @@ class Likelihoods:
             start = costs[j] if self.cost_error[j] == 0.0 else tau
             reach, start, there = proven.get(j, (played, start, float(plan.bound[0, 0, j])))
             bounds[j] = start + share / reach * (there - start) if share < reach else there
-        if share > 0.0 and (bounds <= self.threshold).all():
+        if share > 0.0 and (bounds <= self._tau).all():
             theta *= INWARD * share / played
             if actions.baseline >= 0:
                 theta[actions.baseline] = 1.0 - float(theta.sum())

@@ -40,13 +40,14 @@ class Limits(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """An upper bound, and the listed actions that it rests on beside the facts."""
+    """An upper bound, the listed actions that matter to it beside the facts, and whether it rests on any of them."""
 
     bound: float
     boxes: Array  # (B, d)
+    rests: bool
 
 
-NOTHING = Proof(TRIVIAL, np.zeros((0, 0)))
+NOTHING = Proof(TRIVIAL, np.zeros((0, 0)), False)
 
 
 class Listed:
@@ -73,8 +74,9 @@ class Listed:
             return NOTHING
         features, low, high = program.limits
         bound = self.bound(program.limits, x, y)
-        boxes = (np.abs(y) > NEGLIGIBLE) & (high - low == 1.0)
-        return Proof(bound if bound < TRIVIAL else TRIVIAL, features[boxes][: len(x)])
+        listed = high - low == 1.0
+        boxes = listed & (np.abs(y) > NEGLIGIBLE)
+        return Proof(bound if bound < TRIVIAL else TRIVIAL, features[boxes][: len(x)], bool(y[listed].any()))
 
     def bound(self, limits: Limits, x: Array, y: Array) -> float:
         """Σ max(y low, y high), plus what x − Σ yφ may cost, rounded up. Any y (R,) gives a bound."""

@@ -139,6 +139,9 @@ MOST_BOXES = 1024
 FIT = 1e-6
 """How far declared safe costs may be from linear, relative to the largest of them."""
 
+DIGITS = 1e-11
+"""Costs further from linear than this, relative to the largest of them, were rounded; less may be the solver's."""
+
 
 def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Finding]:
     """Every finding that needs no data."""
@@ -231,12 +234,12 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
         return judged(name, True, f"some γ gives them within their declared error, in {seen.where}")
     needed = np.linalg.norm(gamma, axis=0).reshape(problem.horizon, problem.constraints).max(axis=0)
     bound = np.asarray(problem.gamma_norm)
-    return judged(
-        name,
-        not (needed > bound * (1.0 + 1e-9)).any(),
-        f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}",
-        f"raise gamma_norm to {_numbers(needed)} or more",
-    )
+    evidence = f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}"
+    if missed.max() > DIGITS * max(1.0, float(np.abs(flat).max())):
+        evidence += f"; they fit each other up to {missed.max():.1g} only: if they were rounded, declare "
+        evidence += "baseline_cost_error, half a unit of the last decimal"
+    way_out = f"raise gamma_norm to {_numbers(needed)} or more"
+    return judged(name, not (needed > bound * (1.0 + 1e-9)).any(), evidence, way_out)
 
 
 def bounded_costs(problem: Problem, seen: Survey) -> list[Finding]:

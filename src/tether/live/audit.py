@@ -338,7 +338,7 @@ DECISIONS = {
     "float64 list": (
         "feature", "bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "proposed_bound", "drawn",
     ),
-    "int64 list": ("facts",),
+    "int64 list": ("facts", "listed"),
 }  # fmt: skip
 OUTCOMES = {
     "int64": ("seq", "step"),
@@ -396,7 +396,7 @@ def _write(
 def _decision_row(entry: Entry, made: DecisionMade, held: dict[str, str]) -> dict[str, Any]:
     """The fields of the record, of its certificate and, as lists, of the certificate's limits; states as JSON."""
     certificate, limits = made.certificate, made.certificate.limits
-    numbers = ("bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "facts")
+    numbers = ("bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "facts", "listed")
     return {
         **{name: getattr(certificate, name) for name in ("feature", "model_hash", "library", "kernel", "data_version")},
         **made.model_dump(mode="json", exclude={"certificate", "proposal", "safe_feature"}),

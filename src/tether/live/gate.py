@@ -959,7 +959,7 @@ class Gate:
         point = Point.of(known.actions, action, feature, None if drawn is None else drawn.mixture)
         for j, shown in enumerate(evidence):
             declared = float(known.baseline_cost[step, j])
-            why = self._misstated(step, j, shown, model)
+            why = self._misstated(step, j, shown, model, is_drawn=drawn is not None)
             if why:
                 bound = doubt = inf
             elif j in self.terms.bounded:
@@ -1027,8 +1027,12 @@ class Gate:
             return inf
         return declared + float(self.terms.error[j]) + (0.0 if mixed else 2.0 * float(self.terms.misfit[j]))
 
-    def _misstated(self, step: int, j: int, shown: CostBound, model: Model) -> str:
+    def _misstated(self, step: int, j: int, shown: CostBound, model: Model, *, is_drawn: bool) -> str:
         """What a certificate says of the problem or of the data that is not so; empty if nothing."""
+        limited = "cost" if self.terms.exceedance is None else "realised cost"
+        bounds, lost_as = "expected cost" if is_drawn else limited, "at-random"
+        if self.terms.cost_range is not None:
+            lost_as = "worst-case"
         tau, misfit, lost = float(self.terms.threshold[j]), float(self.terms.misfit[j]), model.lost
         kind, facts = "radius", model.facts
         if j in self.terms.bounded:
@@ -1043,8 +1047,13 @@ class Gate:
             return f"the certificate's τ is {shown.threshold!r}, the problem's {tau!r}"
         if shown.facts != facts:
             return f"it rests on {shown.facts} remembered facts, but the gate has {facts}"
-        if shown.lost != lost:
-            return f"it counts {shown.lost} lost costs, but the gate has {lost}"
+        if shown.bounds != bounds:
+            return f"it says that it bounds the {shown.bounds}, but what is limited here is the {bounds}"
+        if (shown.lost, shown.lost_as) != (lost, lost_as):
+            return f"it counts {shown.lost} lost costs ({shown.lost_as}), but the gate has {lost} ({lost_as})"
+        most = 0 if self.terms.listed is None or j not in self.terms.bounded else len(self.terms.listed)
+        if shown.listed not in (0, most):
+            return f"it rests on {shown.listed} listed actions, but the gate has {most}"
         drift = self._drift(self._stage(step), j)
         return "" if shown.drift == drift else f"the certificate says {shown.drift!r} of the drift, the gate {drift!r}"
 
@@ -1065,8 +1074,8 @@ class Gate:
         least = self.yes_no.least_likelihood(stage, k, events)
         guess = self.yes_no.guess[stage, k]
         own, reached = self.yes_no.proven(rows, point.feature, least, guess)
-        if terms.listed is not None and len(terms.listed) and not (own <= tau and shown.bound >= reached - SOLVED):
-            rows = rows.and_boxes(terms.listed)  # it may rest on them; most do not, and are examined faster
+        if terms.listed is not None and shown.listed and not (own <= tau and shown.bound >= reached - SOLVED):
+            rows = rows.and_boxes(terms.listed)  # it says that it rests on them; without them it is examined faster
             own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
         why = ""

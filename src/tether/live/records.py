@@ -195,7 +195,8 @@ class Limit:
     costs were declared to differ from linear ones; `drift` what it rests on where they were declared to drift; `lost`
     how many costs were never measured, `lost_as` what they count as. A bound on the "realised cost" holds with
     probability 1 − `exceedance`. `kind` says how it was proven: by the radius, or (costs in [0, 1]) by a likelihood
-    ratio; the radius has then only steered the choice.
+    ratio; the radius has then only steered the choice. `listed` is how many listed actions are taken to cost between 0
+    and 1, played or not; 0 where the bound does not rest on that (or is of a log from before it was said).
     """
 
     __pydantic_config__ = STRICT
@@ -215,6 +216,7 @@ class Limit:
     lost_as: str = "at-random"
     kind: Proof = "radius"
     drift: Drift | None = None
+    listed: int = 0
 
     @classmethod
     def of(cls, evidence: CostBound, gate_bound: float | None = None) -> Self:
@@ -224,7 +226,7 @@ class Limit:
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
             gate_bound, evidence.facts, evidence.misfit, evidence.exceedance, evidence.lost, evidence.lost_as,
-            evidence.kind, evidence.drift,
+            evidence.kind, evidence.drift, evidence.listed,
         )  # fmt: skip
 
 

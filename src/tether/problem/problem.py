@@ -93,7 +93,8 @@ class Problem:
         lost: what a cost that was never measured counts as. "at-random": nothing, which is right only if losing it did
             not depend on it; certificates say so, and the online tests look for the opposite. "worst-case": the least
             favourable value within `cost_range`, so that nothing is assumed.
-        cost_range: (lowest, highest) reading of a cost, or one such pair per constraint: for lost="worst-case".
+        cost_range: (lowest, highest) reading of a cost, or one such pair per constraint: for lost="worst-case". Where
+            all costs are "bounded" it is (0, 1).
         version: a name of yours for what the functions say. A log or a saved agent of another version is refused.
         final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
             worth (0 if the end is worth nothing). Nothing is played there, so Assumption 2 does not speak of it.
@@ -148,6 +149,8 @@ class Problem:
             settle(self, gamma_norm=(float(np.sqrt(self.dimension)),) * self.constraints)
         if self.cost_range is not None:
             settle(self, cost_range=self._ranges(self.cost_range))
+        elif self.lost == "worst-case" and all(self.bounded):
+            settle(self, cost_range=((0.0, 1.0),) * self.constraints)
         elif self.lost == "worst-case":
             raise InputError(
                 "lost='worst-case' counts a missing cost as the least favourable one there can be: say which readings "

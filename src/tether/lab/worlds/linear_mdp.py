@@ -126,6 +126,10 @@ class LinearMDP:
         return [self.problem.actions(state) for state in range(self.state_count)]
 
     @cached_property
+    def _bounded(self) -> list[int]:
+        return [j for j, is_bounded in enumerate(self.problem.bounded) if is_bounded]
+
+    @cached_property
     def phi_0(self) -> Array:
         """φ(s, a_0(s)) of every state, (S, d)."""
         return np.array([actions.phi_0 for actions in self._known])
@@ -177,8 +181,8 @@ class LinearMDP:
             out[1:] = gamma @ feature + action.length * (out[1:] - gamma @ feature)
         if self.arrival_cost is not None:
             out[1:] = self.arrival_cost[:, following]
-        elif any(self.problem.bounded):
-            for j in np.flatnonzero(self.problem.bounded):  # yes with probability c: the normal number as a uniform one
+        else:
+            for j in self._bounded:  # yes with probability c: the normal number as a uniform one
                 out[1 + j] = float(0.5 + 0.5 * erf(normal[j] / sqrt(2.0)) < gamma[j] @ feature)
         reward, *costs = out.tolist()
         return reward, costs[0] if len(costs) == 1 else tuple(costs), following

@@ -80,6 +80,11 @@ function warnings(certificate) {
     found.push(make("p", { class: "banner info" }, make("b", {}, "Misfit. "),
       `Costs were declared to be linear in the features up to ε = ${number(loose.misfit, 4)}; the bound allows for it.`));
   }
+  const listed = limits.find((limit) => limit.listed);
+  if (listed) {
+    found.push(make("p", { class: "banner info" }, make("b", {}, "Listed actions. "),
+      `The bound rests on the problem's list: each of its ${count(listed.listed)} actions is taken to cost between 0 and 1 in expectation, played or not.`));
+  }
   const drift = limits.find((limit) => limit.drift)?.drift;
   if (drift) {
     const [from, to] = drift.per === "second"
