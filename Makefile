@@ -13,6 +13,8 @@ PINNED := env PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.tx
 QUIETLY := --quiet --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Bytecode is kept: some hundred interpreters that tests start would each compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: reproduce test test-slow test-pythons test-cisr cisr real test-real kernels wheel lint bench bench-live bench-peers docs lock clean
 
@@ -20,7 +22,7 @@ reproduce: kernels
 	$(BIN)/tether reproduce all
 
 test: kernels
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test-slow: kernels
 	$(BIN)/pytest -n 2 --dist loadgroup -m slow

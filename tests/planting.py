@@ -10,10 +10,12 @@ change. `module` is the end of the module's dotted name. A function that has mov
 import argparse
 import ast
 import difflib
+import importlib
+import multiprocessing
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import textwrap
@@ -22,10 +24,15 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 LONGEST = 300
 """Seconds that a test may take with a fault in it; most take two."""
+
+LOADED_ONCE = ("gymnasium", "hypothesis", "numpy", "pydantic", "scipy.linalg", "scipy.optimize", "scipy.stats")
+"""Modules that most tests import and no fault is planted in."""
 
 FIRST_EXAMPLE = """
 from hypothesis import Phase, settings
@@ -229,45 +236,61 @@ def planted(package: Path, fault: Fault) -> tuple[Path, str]:
 # Copies
 
 
-def copy_to(copy: Path) -> None:
-    """What tests need, without machine code: the copy runs as plain Python."""
-    for part in ("src", "tests", "benchmarks"):
-        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    shutil.copy(ROOT / "pyproject.toml", copy)
-    (copy / "conftest.py").write_text(FIRST_EXAMPLE)
+class Copy:
+    """A copy of the sources to plant faults in, and what runs tests in it.
 
+    A test runs in a fork of this process, which has pytest and the largest libraries loaded; the package itself is
+    imported anew each time, without machine code, as plain Python.
+    """
 
-def outcome(copy: Path, fault: Fault) -> str:
-    """Plant the fault, run its test and take the fault out again: "noticed", or why it was not."""
-    path, source = planted(copy / "src" / "tether", fault)
-    original = path.read_text()
-    path.write_text(source)
-    try:
-        code, output = run_tests(copy, fault.test)
-    finally:
-        path.write_text(original)
-    if re.search(rf"^E +({NOT_A_FAULT})\b", output, re.MULTILINE):
-        return "BROKEN"
-    return {0: "SURVIVED", 1: "noticed", -1: "ENDLESS"}.get(code, "NOT RUN")
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.package = folder, folder / "src" / "tether"
+        for part in ("src", "tests", "benchmarks"):
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        (folder / "conftest.py").write_text(FIRST_EXAMPLE)
+        for name in LOADED_ONCE:
+            importlib.import_module(name)
 
+    def outcome(self, fault: Fault) -> str:
+        """Plant the fault, run its test and take the fault out again: "noticed", or why it was not."""
+        path, source = planted(self.package, fault)
+        original, times = path.read_text(), (path.stat().st_atime, path.stat().st_mtime)
+        path.write_text(source)
+        os.utime(path, (0, 0))  # never the time of the original, which its bytecode in the cache is known by
+        try:
+            code, output = self.run_tests(fault.test)
+        finally:
+            path.write_text(original)
+            os.utime(path, times)
+        if re.search(rf"^E +({NOT_A_FAULT})\b", output, re.MULTILINE):
+            return "BROKEN"
+        return {0: "SURVIVED", 1: "noticed", -signal.SIGKILL: "ENDLESS"}.get(code, "NOT RUN")
 
-def run_tests(copy: Path, *tests: str) -> tuple[int, str]:
-    """pytest's exit code on the copy, and what it said: 0 is green, 1 is red, -1 took too long, others are neither."""
-    environment = {
-        **os.environ,
-        "TETHER_KERNELS": "python",
-        "PYTHONPATH": str(copy / "src"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # loading plugins takes three times as long as most tests
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning"]
-    try:
-        done = subprocess.run(
-            [*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=LONGEST * len(tests)
-        )
-    except subprocess.TimeoutExpired:
-        return -1, ""
-    return done.returncode, done.stdout + done.stderr
+    def run_tests(self, *tests: str, write_bytecode: bool = False) -> tuple[int, str]:
+        """pytest's exit code, and what it said: 0 is green, 1 is red, negative took too long, others are neither."""
+        said = self.folder / "said.txt"
+        child = multiprocessing.get_context("fork").Process(target=self._child, args=(tests, said, write_bytecode))
+        child.start()
+        child.join(LONGEST * len(tests))
+        child.kill()  # if it has not ended
+        child.join()
+        return child.exitcode, said.read_text()
+
+    def _child(self, tests: tuple[str, ...], said: Path, write_bytecode: bool) -> None:
+        with said.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.chdir(self.folder)
+        os.environ |= {
+            "TETHER_KERNELS": "python",
+            "PYTHONPATH": str(self.package.parent),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # loading plugins takes three times as long as most tests
+        }
+        sys.path[:] = [os.environ["PYTHONPATH"], *(path for path in sys.path if Path(path) != ROOT / "tests")]
+        sys.dont_write_bytecode = not write_bytecode
+        sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::RuntimeWarning", *tests]))
 
 
 def main(faults: Sequence[Fault], summary: str) -> int:
@@ -281,17 +304,16 @@ def main(faults: Sequence[Fault], summary: str) -> int:
     if not chosen:
         raise SystemExit("no fault has such a name")
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        copy = Path(folder)
-        copy_to(copy)
+        copy = Copy(Path(folder))
         for fault in chosen:
-            planted(copy / "src" / "tether", fault)
-        code, output = run_tests(copy, *dict.fromkeys(fault.test for fault in chosen))
+            planted(copy.package, fault)
+        code, output = copy.run_tests(*dict.fromkeys(fault.test for fault in chosen), write_bytecode=True)
         if code != 0:
             print(output[-3000:], "some of the named tests are not green without any fault: mend them first", sep="\n")
             return 1
         missed = 0
         for fault in chosen:
-            found = outcome(copy, fault)
+            found = copy.outcome(fault)
             print(f"{found:8}  {fault.name:60}  {fault.test.split('::')[-1]}", flush=True)
             missed += found != "noticed"
     print(f"{len(chosen) - missed} of {len(chosen)} planted faults noticed")

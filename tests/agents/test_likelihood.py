@@ -22,17 +22,16 @@ def literal_optimum(history, x, known, events, candidates, listed):
     Every candidate costs at most 1, and every listed action 0 to 1.
     """
     cvxpy = pytest.importorskip("cvxpy")
-    gamma, likelihood = cvxpy.Variable(len(x)), 0.0
-    for feature, z, _ in history:
-        p = feature @ gamma
-        likelihood = likelihood + (z * cvxpy.log(p) if z > 0 else 0.0) + ((1 - z) * cvxpy.log(1 - p) if z < 1 else 0.0)
-    least = max(np.sum([evidence for _, _, evidence in history], axis=0)) - np.log(2 * events) if history else 0.0
-    limits = [feature @ gamma >= 0 for feature, _, _ in history] + [feature @ gamma <= 1 for feature, _, _ in history]
-    limits += [candidates @ gamma <= 1.0]
+    gamma = cvxpy.Variable(len(x))
+    limits = [candidates @ gamma <= 1.0]
     limits += [listed @ gamma >= 0.0, listed @ gamma <= 1.0] if len(listed) else []
-    limits += [cvxpy.abs(f @ gamma - tau) <= error for f, tau, error in known] + (
-        [likelihood >= least] if history else []
-    )
+    limits += [cvxpy.abs(f @ gamma - tau) <= error for f, tau, error in known]
+    if history:
+        features, z = np.array([feature for feature, _, _ in history]), np.array([z for _, z, _ in history])
+        least = max(np.sum([evidence for _, _, evidence in history], axis=0)) - np.log(2 * events)
+        likelihood = z[z > 0] @ cvxpy.log(features[z > 0] @ gamma)
+        likelihood += (1 - z[z < 1]) @ cvxpy.log(1 - features[z < 1] @ gamma)
+        limits += [features @ gamma >= 0, features @ gamma <= 1, likelihood >= least]
     problem = cvxpy.Problem(cvxpy.Maximize(x @ gamma), limits)
     problem.solve(solver="CLARABEL")
     return min(float(problem.value), 1.0) if problem.status in ("optimal", "optimal_inaccurate") else 1.0
