@@ -10,6 +10,7 @@ from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.cli import app
 from tether.errors import InputError
+from tether.live.backup import backup
 from tether.live.log.memory import MemoryStore
 from tether.live.merge import merge
 from worlds import finite_problem, world_and_streams
@@ -95,6 +96,21 @@ def test_a_copy_of_a_log_counts_once():
     into = central()
     found = merge([site.store, site.store], into, problem())
     assert found.used == (10, 10) and found.new == 10 and learned(into).version == 10
+
+
+def test_a_log_learns_nothing_twice_from_itself_or_from_a_copy_that_went_on(tmp_path):
+    """Ten decisions of its own, then a copy of it that makes five more: those five are new."""
+    site = Site([0.0], 1, tmp_path / "log.db")
+    site.play(10)
+    backup(site.advisor.store, tmp_path / "copy.db")
+    copy = Site(site.clock, 2, tmp_path / "copy.db")
+    copy.advisor.resume(by="me", why="it goes on elsewhere")
+    copy.play(5)
+    site.play(3)
+    assert merge([site.advisor.store], site.advisor.store, problem()).new == 0
+    found = merge([site.advisor.store, copy.advisor.store], site.advisor.store, problem())
+    assert (found.read, found.used, found.new) == ((0, 5), (0, 5), 5)
+    assert learned(tmp_path / "log.db").version == 10 + 3 + 5
 
 
 def test_what_did_not_leave_or_was_lost_teaches_nothing():

@@ -3,9 +3,11 @@
 Sums are additive, but a bound holds for a prefix of *one* order. All decisions of all sites are therefore put in the
 order of their times, each site's own order kept, and taken up to the first that has no outcome yet, whichever site it
 belongs to (docs/theory.md section 18): a site that is slow to report what was bad must not bias the others' sum. What
-waits is taken by the next merge. A decision counts once, however often its log, or a copy of it, is merged.
+waits is taken by the next merge. A decision counts once, however often its log, or a copy of it, is merged, and not
+again in the log that made it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge as in_order
@@ -54,7 +56,8 @@ def merge(sources: Sequence[Store], into: Store, problem: Problem, states: State
     """Take the outcomes of these logs into another one, as old data. All is checked before anything is written."""
     for site, store in enumerate(sources):
         _check_site(store, site, problem)
-    sites = [list(decisions(store, site)) for site, store in enumerate(sources)]
+    shared = [_shared(store, into) for store in sources]
+    sites = [[item for item in decisions(store, site) if item.seq > shared[site]] for site, store in enumerate(sources)]
     names = [store.identity() for store in sources]
     return take(sites, names, into, problem, states or StateCodec(), "merge of " + ", ".join(names))
 
@@ -87,6 +90,14 @@ def take(
         drafts += keyed_drafts(into, problem, states, part, source)
     new = sum(len(each.entry.body["rows"]) for each in append_in_turn(into, drafts) if each.fresh)
     return Merged(tuple(len(site) for site in sites), tuple(used), new, lost, waits_for)
+
+
+def _shared(one: Store, other: Store) -> int:
+    """The last entry that two logs have in common: one is the other, or a copy of it that went on by itself."""
+    if one.identity() != other.identity():
+        return 0
+    seqs = range(1, min(one.head().seq, other.head().seq) + 1)
+    return bisect_left(seqs, True, key=lambda seq: one.read(seq - 1, 1)[0].hash != other.read(seq - 1, 1)[0].hash)
 
 
 def _check_site(store: Store, site: int, problem: Problem) -> None:
