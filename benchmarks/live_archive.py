@@ -94,13 +94,14 @@ def main():
     decided = advisor.status().decisions  # of an earlier run, which goes on
     rng = np.random.default_rng([1, decided])
     for milestone in (each for each in MILESTONES if decided < each <= options.until):
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         play(advisor, gamma, rng, milestone - TAIL - decided)
         advisor.snapshot()
         play(advisor, gamma, rng, TAIL)
-        played, rows = time.perf_counter() - began, milestone - decided
+        played, busy, rows = time.perf_counter() - began, time.process_time() - busy, milestone - decided
         decided = milestone
-        found = {"decisions": decided, "us_per_decision": 1e6 * played / rows, "log_mb_before": size_of(path)}
+        found = {"decisions": decided, "us_per_decision": 1e6 * played / rows, "cpu_us_per_decision": 1e6 * busy / rows}
+        found["log_mb_before"] = size_of(path)
         found |= {f"restart_{name}": value for name, value in asked_elsewhere(path).items()}
         if milestone == options.cold:
             for what, told in zip(("cold", "after_cold"), cold(path), strict=True):

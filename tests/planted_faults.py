@@ -2155,6 +2155,12 @@ EVALUATED = (
         f"{EVALUATE}::test_wrong_propensities_are_noticed_by_the_weights_mean",
     ),
     Fault(
+        "evaluate: one decision may decide everything",
+        "check.evaluate:_no_overlap",
+        never("(effective := _effective(weights)) < min(FEW, len(weights) / 10.0)"),
+        f"{EVALUATE}::test_a_log_in_which_one_decision_would_decide_is_refused",
+    ),
+    Fault(
         "evaluate: the policy's probability is not weighed by the log's",
         "check.evaluate:evaluate",
         swap("rows.target / rows.propensity", "rows.target"),

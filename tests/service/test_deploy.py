@@ -6,9 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
+import jsonschema
 import pytest
+import referencing
+import yaml
 from service_app import new_advisor, serving
 from typer.testing import CliRunner
 
@@ -22,6 +26,7 @@ from tether.service.views import Metrics
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY, PAGE = ROOT / "deploy", (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 ALERTS = (DEPLOY / "alerts.yaml").read_text(encoding="utf-8")
+BOARD = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +68,11 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist(names, file):
     assert len(asked) > 5 and asked <= names, asked - names
 
 
-def test_the_dashboard_is_json_with_panels():
-    board = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
-    assert all(panel["targets"] for panel in board["panels"])
+def test_the_panels_of_the_dashboard_ask_something_and_do_not_overlap():
+    taken = [(place["x"] + i, place["y"] + j) for place in (panel["gridPos"] for panel in BOARD["panels"])
+             for i in range(place["w"]) for j in range(place["h"])]  # fmt: skip
+    assert len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24
+    assert all(panel["targets"] and panel["title"] for panel in BOARD["panels"])
 
 
 def test_every_alert_has_its_chapter_and_every_chapter_its_alert():
@@ -114,9 +121,6 @@ def test_commands_of_the_page_exist():
         assert done.exit_code == 0, words
 
 
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="a program of its own: apt-get install prometheus"
-)
 DOCKER = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 
 
@@ -148,28 +152,130 @@ def test_kubernetes_and_compose_run_as_the_image_does():
         ("startup", "healthz"), ("liveness", "healthz"), ("readiness", "readyz")]  # fmt: skip
 
 
-@pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is a program of its own: apt-get install prometheus"
-)
-def test_prometheus_reads_the_rules():
-    done = subprocess.run(["promtool", "check", "rules", DEPLOY / "alerts.yaml"], capture_output=True, text=True)
+def needs(program, package):
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"needs {program}: apt-get install {package}")
+
+
+def says_yes(*command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
-@pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is a program of its own: apt-get install prometheus"
-)
-def test_prometheus_reads_the_metrics(metrics):
-    done = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+@needs("promtool", "prometheus")
+def test_prometheus_reads_the_rules_the_metrics_and_what_the_dashboard_asks(metrics, tmp_path):
+    says_yes("promtool", "check", "rules", DEPLOY / "alerts.yaml")
+    says_yes("promtool", "check", "metrics", input=metrics)
+    asked = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+    rules = [{"record": f"asked_{number}", "expr": expression} for number, expression in enumerate(asked)]
+    (tmp_path / "asked.json").write_text(json.dumps({"groups": [{"name": "asked", "rules": rules}]}))
+    assert f"{len(asked)} rules found" in says_yes("promtool", "check", "rules", tmp_path / "asked.json")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+STEADY, RISING = "{0}x150", "0+{0}x150"
+DECISIONS = '{path="/v1/decisions",le="%s"}'
+TELLING = {  # alert: series, as they are after two hours where it fires, and where it must not
+    "TetherDown": [('up{job="tether"}', STEADY, 0, 1)],
+    "TetherAlarm": [("tether_alarm", STEADY, 1, 0)],
+    "TetherLogFailing": [("tether_log_failed", STEADY, 1, 0)],
+    "TetherProblemFailing": [("tether_problem_failed", STEADY, 1, 0)],
+    "TetherGateRefused": [("tether_gate_refusals_total", RISING, 1, 0)],
+    "TetherStopped": [("tether_stopped", STEADY, 1, 0)],
+    "TetherCostsOverThreshold": [  # one outcome in ten: 60 in an hour, or six, which two replicas tell of
+        *((f'tether_costs_over_threshold_total{{pod="{pod}"}}', RISING, 1, 0.1) for pod in "ab"),
+        *((f'tether_outcomes_total{{pod="{pod}"}}', RISING, 10, 1) for pod in "ab"),
+    ],
+    "TetherOutcomesWait": [
+        ("tether_outcomes_waiting", STEADY, 1, 1),
+        ("tether_outcomes_waiting_since_timestamp_seconds", STEADY, 60, 7000),
+    ],
+    "TetherOutcomesLost": [("tether_outcomes_lost_total", RISING, 1, 0)],
+    "TetherSnapshotOld": [("tether_snapshot_age_entries", STEADY, 60_000, 40_000)],
+    "TetherLogLarge": [("tether_log_size_bytes", RISING, 10_000_000, 1_000_000)],
+    "TetherSyncSlow": [
+        ('tether_log_sync_duration_seconds_bucket{le="0.1"}', RISING, 90, 100),
+        ('tether_log_sync_duration_seconds_bucket{le="1"}', RISING, 100, 100),
+        ('tether_log_sync_duration_seconds_bucket{le="+Inf"}', RISING, 100, 100),
+    ],
+    "TetherSlow": [
+        (f"tether_request_duration_seconds_bucket{DECISIONS % 0.25}", RISING, 90, 100),
+        (f"tether_request_duration_seconds_bucket{DECISIONS % 1.0}", RISING, 100, 100),
+        (f"tether_request_duration_seconds_bucket{DECISIONS % '+Inf'}", RISING, 100, 100),
+    ],
+}
+
+
+@needs("promtool", "prometheus")
+def test_each_alert_fires_when_it_should_and_not_before(tmp_path):
+    """By Prometheus' own arithmetic, on made-up series."""
+    severity = dict(re.findall(r"alert: (\w+).*?severity: (\w+)", ALERTS, re.DOTALL))
+    assert set(TELLING) == set(severity)
+    tests = [unit(alert, [(name, shape.format(bad)) for name, shape, bad, _ in series], severity[alert])
+             for alert, series in TELLING.items()]  # fmt: skip
+    tests += [unit(alert, [(name, shape.format(good)) for name, shape, _, good in series])
+              for alert, series in TELLING.items()]  # fmt: skip
+    tests += [unit("TetherDown", [("other", "1x150")], "page")]  # a target that is gone is down, too
+    (tmp_path / "tests.json").write_text(json.dumps({"rule_files": [str(DEPLOY / "alerts.yaml")], "tests": tests}))
+    says_yes("promtool", "test", "rules", tmp_path / "tests.json")
+
+
+def unit(alert, series, severity=None):
+    """What promtool is to find after two hours: one alert of that severity, or none."""
+    labels = {"severity": severity} | ({"job": "tether"} if alert == "TetherDown" else {})
+    expected = [] if severity is None else [{"exp_labels": labels}]
+    asked = {"eval_time": "2h", "alertname": alert, "exp_alerts": expected}
+    told = [{"series": name, "values": values} for name, values in series]
+    return {"interval": "1m", "input_series": told, "alert_rule_test": [asked]}
+
+
+@needs("systemd-analyze", "systemd")
 def test_systemd_reads_the_unit(tmp_path):
     unit = (DEPLOY / "tether.service").read_text(encoding="utf-8")
     assert "DynamicUser=yes" in unit and "ProtectSystem=strict" in unit
     (tmp_path / "tether.service").write_text(
         unit.replace("ExecStart=tether ", f"ExecStart={sys.executable} -m tether ")
     )
-    done = subprocess.run(["systemd-analyze", "verify", tmp_path / "tether.service"], capture_output=True, text=True)
-    assert done.returncode == 0 and "tether.service" not in done.stderr, done.stderr
+    assert "tether.service" not in says_yes("systemd-analyze", "verify", tmp_path / "tether.service")
+
+
+@needs("caddy", "caddy")
+def test_caddy_reads_its_file(tmp_path):
+    home = {"XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), **os.environ}
+    says_yes("caddy", "validate", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile", env=home)
+
+
+def published(folder, requirement):
+    """The wheel of a package, for the schemas in it; whoever has no registry skips."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, requirement],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"the package registry has no {requirement}: {done.stderr[-200:]}")
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["v1.25.0", "v1.37.0"])
+def test_kubernetes_knows_every_field(tmp_path, version):
+    """Against the strict schemas of its API, which refuse what they do not know."""
+    with published(tmp_path, "kubernetes-validate==1.37.0") as wheel:
+        folder = f"kubernetes_validate/kubernetes-json-schema/{version}-local-strict"
+        files = {"": "_definitions", "Deployment": "deployment-apps-v1", "Service": "service-v1"}
+        schemas = {kind: json.loads(wheel.read(f"{folder}/{file}.json")) for kind, file in files.items()}
+    registry = referencing.Registry().with_resources(
+        (schema["$id"], referencing.Resource.from_contents(schema)) for schema in schemas.values()
+    )
+    for document in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")):
+        check = jsonschema.Draft202012Validator(schemas[document["kind"]], registry=registry)
+        assert not list(check.iter_errors(document))
+        assert list(check.iter_errors({**document, "spec": {**document["spec"], "repllicas": 2}}))
+
+
+@pytest.mark.slow
+def test_compose_knows_every_field(tmp_path):
+    with published(tmp_path, "docker-compose==1.29.2") as wheel:
+        check = jsonschema.Draft7Validator(json.loads(wheel.read("compose/config/compose_spec.json")))
+    document = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    assert not list(check.iter_errors(document))
+    assert list(check.iter_errors({**document, "servicez": {}}))

@@ -28,6 +28,10 @@ from tether.records import Array
 FAR_FROM_1 = 4.0
 """Standard errors by which weights may be under 1 on average before the log is said to lack overlap."""
 
+FEW = 30.0
+"""Equal weights that weights must be worth, unless a tenth of the log is fewer: else a handful of decisions with tiny
+propensities makes the estimate, and its standard error is as much by chance."""
+
 
 @dataclass(frozen=True, eq=False)
 class Logged:
@@ -78,7 +82,7 @@ class Estimate:
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What a log says of a policy: `decisions` with a reward (`missing` had none), what they earned on average, and the
-    estimates, or why there are none (`refused`). `effective` is how many equal weights say as much: (Σw)²/Σw²."""
+    estimates, or why there are none (`refused`). `effective` is how many equal weights say as much as theirs."""
 
     decisions: int
     missing: int
@@ -105,8 +109,7 @@ def evaluate(logged: Logged) -> Evaluation:
     if rows.feature is not None and rows.target_feature is not None:
         played, wanted = _predicted(rows.feature, rows.target_feature, rows.reward)
         estimates.append(_mean("DR", wanted + weights * (rows.reward - played)))
-    effective = float(weights.sum() ** 2 / (weights @ weights))
-    return Evaluation(count, missing, observed, tuple(estimates), effective, "")
+    return Evaluation(count, missing, observed, tuple(estimates), _effective(weights), "")
 
 
 def _mean(name: str, values: Array) -> Estimate:
@@ -131,7 +134,17 @@ def _no_overlap(rows: Logged) -> str:
             f"weights are {mean:.4g} ± {error:.2g} on average, and 1 where the log overlaps with the policy: it plays "
             "what the log's policy hardly ever did, or propensities are wrong."
         )
+    if (effective := _effective(weights)) < min(FEW, len(weights) / 10.0):
+        return (
+            f"the weights of {len(weights)} decisions say as much as {effective:.1f} equal ones: a few that the log's "
+            "policy hardly ever makes would decide everything."
+        )
     return ""
+
+
+def _effective(weights: Array) -> float:
+    """How many equal weights say as much: (Σw)²/Σw²."""
+    return float(weights.sum() ** 2 / (weights @ weights))
 
 
 def _predicted(feature: Array, wanted: Array, reward: Array) -> tuple[Array, Array]:
