@@ -1570,6 +1570,12 @@ LIKELIHOOD = (
         f"{YES_NO}::test_a_ray_that_a_bounded_cost_cuts_short_begins_two_misfits_over_the_safe_cost",
     ),
     Fault(
+        "bounded costs: an answer with an unknown safe cost is never found again",
+        "likelihood:Likelihoods.ray",
+        swap("str(cost)", "cost"),
+        f"{YES_NO}::test_an_answer_is_found_once_also_where_the_safe_cost_is_unknown_and_few_are_kept",
+    ),
+    Fault(
         "bounded costs: facts count when they come",
         "agent:LeastSquaresAgent.learn",
         swap("(None, fact) if self.likelihoods is None else (fact, None)", "(None, fact)"),

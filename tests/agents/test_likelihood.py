@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 
 from agents.cases import CASES
-from tether import AssumptionError, InputError, Problem, RslucbQvi, SlucbConfig, SlucbQvi, Transition, certified_set
+from tether import (
+    AssumptionError,
+    InputError,
+    Problem,
+    RslucbQvi,
+    SlucbConfig,
+    SlucbQvi,
+    StarActions,
+    Transition,
+    certified_set,
+)
+from tether.agents import likelihood
 from tether.agents.likelihood import Likelihoods
 from tether.kernels.likelihood import plain_guess, plug_in, renew
 from tether.lab.worlds.linear_mdp import Streams
@@ -292,3 +303,18 @@ def test_a_fact_counts_in_its_turn_so_that_no_guess_knows_what_came_after():
         assert again.likelihoods.trials.facts.tobytes() == agent.likelihoods.trials.facts.tobytes()
         assert agent.likelihoods.trials.fact_count[0] == 2
     assert np.array_equal(*fits)
+
+
+def test_an_answer_is_found_once_also_where_the_safe_cost_is_unknown_and_few_are_kept(monkeypatch):
+    def state(s):
+        return StarActions(np.array([1.0 - s / 100.0, s / 100.0]), np.eye(2)[1:])
+
+    told = {"horizon": 1, "threshold": 0.5, "dimension": 2, "cost_kind": "bounded"}
+    agent = SlucbQvi(Problem(actions=state, baseline_cost=None, **told))
+    for _ in range(30):
+        agent.observe(agent.act(0, 0).outcome(reward=1.0, cost=0.0))
+    answers = [(agent.peek(0, 0).action, len(agent.likelihoods._answers("ray", 0))) for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    monkeypatch.setattr(likelihood, "MOST_KEPT", 5)
+    first = [agent.peek(0, s).action for s in range(40)]
+    assert len(agent.likelihoods._answers("ray", 0)) <= 5 and first == [agent.peek(0, s).action for s in range(40)]

@@ -46,6 +46,9 @@ CANDIDATES = 8
 EAGER = 1e-3
 """A mixture whose planned bound is within this part of τ was held back by that bound."""
 
+MOST_KEPT = 4096
+"""Answers of one kind that are kept; then they are found anew. Between two renewals there may be millions of states."""
+
 INWARD = 1.0 - 1e-12
 """Lengths are rounded toward the safe action."""
 
@@ -79,7 +82,7 @@ class Likelihoods:
     def _memory(self, kind: str, cell: int, version: Hashable) -> dict[Hashable, Any]:
         """Answers of one kind that hold as long as this version does. They save time: all could be found again."""
         kept = self._kept.get((kind, cell))
-        if kept is None or kept[0] != version:
+        if kept is None or kept[0] != version or len(kept[1]) >= MOST_KEPT:
             kept = self._kept[kind, cell] = (version, {})
         return kept[1]
 
@@ -234,7 +237,7 @@ class Likelihoods:
         Raises Contradiction where the data rule out what was declared.
         """
         error, kept = float(self.cost_error[j]), self._answers("safe", self.cell(stage, j))
-        place = (phi_0.tobytes(), cost)
+        place = (phi_0.tobytes(), str(cost))  # an unknown cost, NaN, is not equal to itself
         if place not in kept:
             kept[place] = self.bounds(stage, j, phi_0, cost)(phi_0)
         proven: float = kept[place]
@@ -249,7 +252,7 @@ class Likelihoods:
         it is affine, and one evaluation is enough. `cap` is a bound at the end that is known already.
         """
         kept = self._answers("ray", self.cell(stage, j))
-        place = (known.actions.phi_0.tobytes(), end.tobytes(), cost, cap)
+        place = (known.actions.phi_0.tobytes(), end.tobytes(), str(cost), cap)
         if place not in kept:
             kept[place] = self._ray(stage, j, known, cost, end, cap)
         found: tuple[float, float, float] = kept[place]
