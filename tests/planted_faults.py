@@ -1667,7 +1667,7 @@ LIKELIHOOD = (
     Fault(
         "yes/no gate: listed actions are not looked at",
         "gate:Gate._examine_yes_no",
-        swap("rows.and_boxes(terms.listed)", "rows"),
+        swap("rows.and_also(terms.listed, 0.0, 1.0)", "rows"),
         f"{YES_NO_GATE}::test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list",
     ),
     Fault(

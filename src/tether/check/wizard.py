@@ -35,8 +35,8 @@ QUESTIONS = (
     Question("How well do you know what the safe actions cost?", (
         Answer("exactly, to all digits", ("baseline_cost=safe_cost",),
                "nothing; but a wrong one makes bounds wrong everywhere",
-               "in doubt, declare how far it may be off: for a rounded cost half a unit of its last decimal, which costs "
-               "next to nothing", row="nothing else"),
+               "in doubt, declare how far it may be off: for a rounded cost half a unit of its last decimal, which "
+               "costs next to nothing", row="nothing else"),
         Answer("roughly: measured, or rounded", ("baseline_cost=safe_cost", "baseline_cost_error=0.01"),
                "remembered safe costs tell about other actions only up to the error",
                "safe actions whose cost follows from what they are: doing nothing often costs exactly 0",
