@@ -1461,6 +1461,24 @@ DECLARED = (
         f"{OPTIONS}::test_a_safe_action_whose_noise_passes_the_limit_is_refused_at_the_door",
     ),
     Fault(
+        "the checker takes rewards to have any noise",
+        "problem_check:_reward_noise",
+        swap("problem.reward_noise or (0.5 if in_unit else None)", "0.5 if in_unit else None"),
+        "tests/check/test_report.py::test_rewards_are_tested_with_the_noise_that_was_declared",
+    ),
+    Fault(
+        "the mixture's value radius forgets the noise of rewards",
+        "radius:value_radius_at",
+        swap("rules.reward_noise", "0.0"),
+        f"{RADIUS}::test_the_mixture_value_radius_follows_the_reward_data",
+    ),
+    Fault(
+        "the checker does not tell rounded safe costs from exact ones",
+        "problem_check:DIGITS",
+        becomes("1.0"),
+        "tests/check/test_report.py::test_safe_costs_that_were_rounded_are_told_from_exact_ones",
+    ),
+    Fault(
         "the noise of rewards does not enter the value radius",
         "agent:value_radius",
         swap("2.0 * problem.reward_noise", "0.0"),
@@ -1685,7 +1703,7 @@ LIKELIHOOD = (
     Fault(
         "yes/no gate: listed actions are not looked at",
         "gate:Gate._examine_yes_no",
-        swap("rows.and_boxes(terms.listed)", "rows"),
+        swap("rows.and_also(terms.listed, 0.0, 1.0)", "rows"),
         f"{YES_NO_GATE}::test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list",
     ),
     Fault(

@@ -337,6 +337,15 @@ def test_a_log_that_agrees_is_said_to_agree_with_its_numbers():
     assert report["A1: rewards are linear in φ (safety does not need it)"].verdict == "holds"
 
 
+@pytest.mark.parametrize(("told", "verdict"), [(0.0, "cannot be known"), (1.0, "holds"), (0.2, "fails")])
+def test_rewards_are_tested_with_the_noise_that_was_declared(told, verdict):
+    """Rewards 0.5 ± 1 are not in [0, 1]: nothing is known of their noise unless it is declared."""
+    log = logged(linear)
+    log["reward"] = 0.5 + np.random.default_rng(1).standard_normal(len(log["reward"]))
+    finding = simplex_problem(reward_noise=told).check(log)["A1: rewards are linear in φ (safety does not need it)"]
+    assert finding.verdict == verdict and ("as declared" in finding.evidence) == (verdict == "holds")
+
+
 def test_declared_safe_costs_are_compared_with_logged_ones():
     """a_0 is declared to cost 0.4 in the only state, but costs 0.5 = one σ more."""
     problem, rng = simplex_problem(), np.random.default_rng(0)

@@ -594,8 +594,8 @@ class LeastSquaresAgent:
     def peek_feature(self, step: int, state: State) -> Array:
         """φ (d,) of what `peek` would answer, on average: for those who ask in every state, as exact regret does."""
         slots = self._chosen([state])
-        if slots is not None:
-            ray: Array = self._cut_rays(step, slots)[0]
+        if slots is not None and self.likelihoods is not None:
+            ray: Array = self._cut_rays(self.likelihoods, step, slots)[0]
             return ray
         if self.mixes:
             return self.propose(step, state, coin=0.0).mean_feature  # no draw is taken from the agent's stream
@@ -607,8 +607,8 @@ class LeastSquaresAgent:
         features, slots = np.zeros((self.problem.horizon, len(states), self.problem.dimension)), self._chosen(states)
         for step in range(self.problem.horizon):
             asked = range(len(states)) if step else [at for at, state in enumerate(states) if state == first]
-            if slots is not None:
-                features[step, asked] = self._cut_rays(step, [slots[at] for at in asked])
+            if slots is not None and self.likelihoods is not None:
+                features[step, asked] = self._cut_rays(self.likelihoods, step, [slots[at] for at in asked])
             else:
                 features[step, asked] = [self.peek_feature(step, states[at]) for at in asked]
         return features
@@ -624,23 +624,22 @@ class LeastSquaresAgent:
         planned = self.current.planned[0]
         return slots if all(0 <= slot < planned and self.known[slot].actions.is_star for slot in slots) else None
 
-    def _cut_rays(self, step: int, slots: list[int]) -> Array:
+    def _cut_rays(self, likelihoods: Likelihoods, step: int, slots: list[int]) -> Array:
         """φ (n, d) of the rays that the plan has chosen, cut to what is proven of bounded costs.
 
         Answers are kept as long as nothing new is proven, and those of a step also together, as plans often agree.
         """
-        assert self.likelihoods is not None  # `_chosen` looked
-        kept, rows = self.likelihoods.played(self.stage_of(step)), self.current.row[step].tolist()
+        kept, rows = likelihoods.played(self.stage_of(step)), self.current.row[step].tolist()
         asked = [(step, slot, rows[slot]) for slot in slots]
         before, together = kept.get(step, (None, np.zeros((0, 0))))
         if before == asked:
             rays: Array = together
             return rays
-        if len(self.likelihoods.bounded) < self.problem.constraints:  # the plan's own length counts, too
+        if len(likelihoods.bounded) < self.problem.constraints:  # the plan's own length counts, too
             kept = {}
         for place in asked:
             if place not in kept:
-                kept[place] = self._cut_ray(self.likelihoods, *place)
+                kept[place] = self._cut_ray(likelihoods, *place)
         rays = np.array([kept[place] for place in asked])
         kept[step] = asked, rays
         return rays

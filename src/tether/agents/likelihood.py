@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tether.agents.listed import NOTHING, Limits, Listed, Program, Proof
+from tether.agents.listed import NOTHING, Listed, Program, Proof
 from tether.kernels.likelihood import (
     NEWTON_STEPS,
     TRIVIAL,
@@ -185,12 +185,10 @@ class Likelihoods:
         if (place, x.tobytes()) not in proofs:
             if place not in programs:
                 middle, error = trials.fact_cost[cell, :count], trials.fact_error[cell, :count]
-                limits = Limits(facts, middle - error, middle + error)
+                low, high = middle - error, middle + error
                 if new:
-                    limits = Limits(
-                        np.vstack([facts, f]), np.append(limits.low, own[0]), np.append(limits.high, own[1])
-                    )
-                programs[place] = Program(self.listed.limits(*limits))
+                    facts, low, high = np.vstack([facts, f]), np.append(low, own[0]), np.append(high, own[1])
+                programs[place] = Program(self.listed.limits(facts, low, high))
             proofs[place, x.tobytes()] = self.listed.proof(programs[place], x)
         proof: Proof = proofs[place, x.tobytes()]
         return proof

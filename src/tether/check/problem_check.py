@@ -436,17 +436,17 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
             judged("log", False, f"all {len(usable)} outcomes lack a cost (NaN, not measured)", way_out),
             *without_log(),
         ]
-    in_unit = not np.isnan(log.reward).any() and log.reward.min() >= 0.0 and log.reward.max() <= 1.0
+    sigma = _reward_noise(problem, log)
     if needs_time(problem) and log.time is None:
         why, way_out = "drift is per second, and the log does not say when its rows were decided", "log a column `time`"
         timeless = [unknown(name, why, way_out) for name, _, _ in TESTS.values()]
         limit = norms(problem, log.feature, "A4: logged ‖φ‖ within its limit", "the log")
         return [*timeless, limit, *estimates(problem, log, level, pooled)]
-    monitor = Monitor(problem, level=level, pooled=pooled, reward_noise=0.5 if in_unit else None)
+    monitor = Monitor(problem, level=level, pooled=pooled, reward_noise=sigma)
     safe = safe_plays(problem, log)
     for row, measured in enumerate(usable):
         key = None if log.states is None else problem.key_of(log.states[row])
-        reward, cost = float(log.reward[row]) if in_unit else 0.0, log.cost[row] if measured else None
+        reward, cost = 0.0 if sigma is None else float(log.reward[row]), log.cost[row] if measured else None
         at = float(log.time[row]) if needs_time(problem) and log.time is not None else float(row)
         monitor.observe(int(log.step[row]), log.feature[row], cost, reward, key, row in safe, at)
     monitor.look()
@@ -455,7 +455,7 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
         found = [_of_safe_action_only(finding) if finding.name == TESTS["shape"][0] else finding for finding in found]
     return [
         *sorted(found, key=lambda finding: finding.name),
-        _reward(monitor) if in_unit else unknown(REWARD, "no rewards, or not all in [0, 1]"),
+        unknown(REWARD, "no rewards, or not all in [0, 1]") if sigma is None else _reward(monitor, sigma),
         norms(problem, log.feature, "A4: logged ‖φ‖ within its limit", "the log"),
         *_declared_costs(problem, log, safe, level),
         later_effects(problem, log, level, pooled),
@@ -514,13 +514,22 @@ def _held_out(monitor: Monitor, log: Log) -> str:
     return f"; held-out residuals are {np.sqrt(np.concatenate(squares).mean(axis=0)).max():.2f} σ"
 
 
-def _reward(monitor: Monitor) -> Finding:
-    """Rewards in [0, 1] are ½-sub-Gaussian around their mean, whatever their law: no scale need be declared."""
+def _reward_noise(problem: Problem, log: Log) -> float | None:
+    """σ_r as declared; else ½, which holds for rewards in [0, 1], whatever their law; None if nothing can be said."""
+    if np.isnan(log.reward).any():
+        return None
+    in_unit = log.reward.min() >= 0.0 and log.reward.max() <= 1.0
+    return problem.reward_noise or (0.5 if in_unit else None)
+
+
+def _reward(monitor: Monitor, sigma: float) -> Finding:
+    """Whether rewards are linear, and their noise within σ_r."""
     if monitor.warning is not None:
-        way_out = "learning may be slow or poor, bounds on costs are not touched: add a feature"
+        way_out = "learning may be slow or poor, bounds on costs are not touched: add a feature, or raise reward_noise"
         return judged(REWARD, False, str(monitor.warning), way_out)
     worst = max(monitor.evidence()[-1].values())
-    text = f"not contradicted (log evidence {worst:.1f}, noise up to 0.5 allowed, as for any reward in [0, 1])"
+    how = "as declared" if monitor.problem.reward_noise else "as for any reward in [0, 1]"
+    text = f"not contradicted (log evidence {worst:.1f}, noise up to {sigma:.4g} allowed, {how})"
     return judged(REWARD, True, text)
 
 

@@ -35,7 +35,8 @@ QUESTIONS = (
     Question("How well do you know what the safe actions cost?", (
         Answer("exactly, to all digits", ("baseline_cost=safe_cost",),
                "nothing; but a wrong one makes bounds wrong everywhere",
-               "in doubt, declare how far it may be off", row="nothing else"),
+               "in doubt, declare how far it may be off: for a rounded cost half a unit of its last decimal, which "
+               "costs next to nothing", row="nothing else"),
         Answer("roughly: measured, or rounded", ("baseline_cost=safe_cost", "baseline_cost_error=0.01"),
                "remembered safe costs tell about other actions only up to the error",
                "safe actions whose cost follows from what they are: doing nothing often costs exactly 0",
@@ -122,7 +123,7 @@ MEASURED = """\
 | | safe costs known exactly | safe costs known to ± 0.01 | safe costs unknown |
 |---|---|---|---|
 | nothing else | 1.00 / 0.77 | 4.63 / 0.73 | 5.59 / 0.72 |
-| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.77 | 6.81 / 0.68 | 22.13 / 0.51 |
+| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.77 | 6.85 / 0.68 | 22.60 / 0.50 |
 | yes/no costs, `noise=0.5` | 1.00 / 0.77 | 11.06 / 0.64 | 22.20 / 0.52 |
 | `misfit=0.01` | 7.10 / 0.70 | 8.14 / 0.69 | 8.55 / 0.68 |
 | `misfit=0.03` | 15.89 / 0.58 | 16.57 / 0.57 | 15.95 / 0.59 |

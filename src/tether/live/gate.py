@@ -1075,7 +1075,9 @@ class Gate:
         guess = self.yes_no.guess[stage, k]
         own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         if terms.listed is not None and shown.listed and not (own <= tau and shown.bound >= reached - SOLVED):
-            rows = rows.and_boxes(terms.listed)  # it says that it rests on them; without them it is examined faster
+            rows = rows.and_also(
+                terms.listed, 0.0, 1.0
+            )  # it says that it rests on them; without them it is examined faster
             own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
         why = ""

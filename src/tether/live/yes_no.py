@@ -56,18 +56,12 @@ class Rows(NamedTuple):
     misses: Array
     blur: float = 0.0  # what rounding may have done to a feature, in norm
 
-    def and_also(self, feature: Array, low: float, high: float) -> "Rows":
-        """One row more."""
-        ends = np.append(self.low, low), np.append(self.high, high)
-        none = np.append(self.hits, 0.0), np.append(self.misses, 0.0)
-        return Rows(np.vstack([self.features, feature]), *ends, *none, self.blur)
-
-    def and_boxes(self, features: Array) -> "Rows":
-        """A row more for each of these (L, d), whose cost lies in [0, 1]."""
-        none, ones = np.zeros(len(features)), np.ones(len(features))
-        ends = np.append(self.low, none), np.append(self.high, ones)
-        seen = np.append(self.hits, none), np.append(self.misses, none)
-        return Rows(np.vstack([self.features, features]), *ends, *seen, self.blur)
+    def and_also(self, features: Array, low: float, high: float) -> "Rows":
+        """A row more for each of these (L, d), or for a single one (d,), whose cost lies in [low, high]."""
+        rows = np.vstack([self.features, features])
+        more = np.zeros(len(rows) - len(self.features))
+        ends = np.append(self.low, more + low), np.append(self.high, more + high)
+        return Rows(rows, *ends, np.append(self.hits, more), np.append(self.misses, more), self.blur)
 
 
 class Proven(NamedTuple):
