@@ -37,7 +37,7 @@ from tether.service.client import Client
 with Client("http://127.0.0.1:8080", token=open("token").read().strip()) as client:
     decision = client.decide(0)
     client.record(decision.id, 0.5, 0.1)
-    print(client.status()["decisions"], decision.logged)
+    print(client.status()["counts"]["decisions"], decision.logged)
 """
 
 
