@@ -2181,7 +2181,7 @@ EVALUATED = (
     Fault(
         "evaluate: one decision may decide everything",
         "check.evaluate:_no_overlap",
-        never("(effective := _effective(weights)) < min(FEW, len(weights) / 10.0)"),
+        never("(effective := _effective(weights)) < max(2.0, min(FEW, len(weights) / 10.0))"),
         f"{EVALUATE}::test_a_log_in_which_one_decision_would_decide_is_refused",
     ),
     Fault(

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "errors": set(),
     "records": set(),
     "files": set(),
+    "sections": {"errors"},
     "problem": {"records", "errors", "check"},  # check: on call of Problem.check only
     "worlds": {"compiled", "problem", "records", "errors"},
     "kernels": {"compiled", "problem", "records", "errors"},
@@ -29,7 +30,7 @@ MAY_IMPORT = {
     "check": {"kernels", "problem", "records", "errors"},
     "gym": {"agents", "check", "features", "problem", "records", "errors"},
     "live": {"compiled", "agents", "check", "kernels", "problem", "records", "errors", "files", "version"},
-    "service": {"live", "check", "problem", "records", "errors", "files", "version", "compiled"},
+    "service": {"live", "check", "problem", "records", "errors", "files", "sections", "version", "compiled"},
     "cisr": {"worlds", "records", "errors", "files"},
 }
 """Layer -> layers it may import, besides itself. `version` is tether.__version__."""

@@ -97,6 +97,7 @@ def test_the_commands_back_up_and_stop(tmp_path):
     done = run("stop", tmp_path / "log.db", "--why", "restored")
     assert done.exit_code == 0 and f"Stopped (entry {head.seq + 1})" in done.output
     assert run("stop", tmp_path / "none.db", "--why", "restored").exit_code == 2
+    assert run("stop", tmp_path / "log.db", "--why", " ").exit_code == 2
     assert Advisor(WORLD.problem, tmp_path / "log.db").status().stopped == "by tether audit stop: restored"
     assert run("verify", tmp_path / "copy.db", "--head", f"{head.seq}:{head.hash}").exit_code == 0
 

@@ -164,7 +164,10 @@ def says_yes(*command, **options):
 
 @needs("promtool", "prometheus")
 def test_prometheus_reads_the_rules_the_metrics_and_what_the_dashboard_asks(metrics, tmp_path):
-    says_yes("promtool", "check", "rules", DEPLOY / "alerts.yaml")
+    for name in ("prometheus.yaml", "alerts.yaml"):
+        shutil.copy(DEPLOY / name, tmp_path)
+    (tmp_path / "tether-token").write_text("secret")
+    assert "13 rules found" in says_yes("promtool", "check", "config", tmp_path / "prometheus.yaml")
     says_yes("promtool", "check", "metrics", input=metrics)
     asked = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
     rules = [{"record": f"asked_{number}", "expr": expression} for number, expression in enumerate(asked)]

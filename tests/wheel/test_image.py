@@ -37,7 +37,7 @@ from tether.service.client import Client
 with Client("http://127.0.0.1:8080", token=open("token").read().strip()) as client:
     decision = client.decide(0)
     client.record(decision.id, 0.5, 0.1)
-    print(client.status()["decisions"], decision.logged)
+    print(client.status()["counts"]["decisions"], decision.logged)
 """
 
 
@@ -57,10 +57,13 @@ def base_files(root):
         shutil.copy(tool, root / "bin" / tool.name)
     loaded = [programs / version, *tools, *library.glob("lib-dynload/*.so"), *Path(numpy.__file__).parent.rglob("*.so")]
     told = subprocess.run(["ldd", *map(str, loaded)], capture_output=True, text=True, check=False).stdout
-    for found in {Path(name) for name in re.findall(r"(/\S+) \(0x", told)}:
-        if not found.is_relative_to(sys.prefix):
-            (root / found.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
-            shutil.copy(found, root / found.relative_to("/"))
+    found = {Path(name) for name in re.findall(r"(/\S+) \(0x", told)}
+    beside = next(each for each in found if each.name == "libc.so.6").parent  # wheels may load more of it
+    found |= {each for name in ("rt", "dl", "pthread", "util", "resolv") for each in beside.glob(f"lib{name}.so.*")}
+    for each in found:
+        if not each.is_relative_to(sys.prefix):
+            (root / each.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
+            shutil.copy(each, root / each.relative_to("/"))
     (root / "tmp").mkdir(mode=0o1777)
 
 
@@ -68,7 +71,8 @@ def base_files(root):
 def podman(tmp_path_factory):
     """Run podman with images and containers in a folder of their own; answers what it prints."""
     home = tmp_path_factory.mktemp("podman")
-    kept = ("--root", home / "images", "--runroot", home / "run", "--storage-driver", "vfs")
+    driver = "overlay" if "overlay" in Path("/proc/filesystems").read_text() else "vfs"
+    kept = ("--root", home / "images", "--runroot", home / "run", "--storage-driver", driver)
 
     def run(*arguments, check=True):
         command = ["podman", *kept, "--runtime", "runc", "--cgroup-manager", "cgroupfs", *arguments]

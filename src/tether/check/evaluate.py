@@ -134,7 +134,7 @@ def _no_overlap(rows: Logged) -> str:
             f"weights are {mean:.4g} ± {error:.2g} on average, and 1 where the log overlaps with the policy: it plays "
             "what the log's policy hardly ever did, or propensities are wrong."
         )
-    if (effective := _effective(weights)) < min(FEW, len(weights) / 10.0):
+    if (effective := _effective(weights)) < max(2.0, min(FEW, len(weights) / 10.0)):
         return (
             f"the weights of {len(weights)} decisions say as much as {effective:.1f} equal ones: a few that the log's "
             "policy hardly ever makes would decide everything."

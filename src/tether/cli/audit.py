@@ -44,24 +44,18 @@ def verify(
         from tether.live.log.chain import verify_store
 
         store = opened(log)
-        check = checker(store, _key(key))
-        verdict = verify_store(store, _head(head) if head else None, also=check)
-        if verdict.fault is None:
-            _check_head(verdict.head)
-        if json:
-            fault = None if verdict.fault is None else {"seq": verdict.fault.seq, "why": verdict.fault.why}
-            output.print_json({"log": store.identity(), "head": list(verdict.head), "fault": fault})
-        elif verdict.fault is None:
-            archived = store.archived()
-            where = f" ({archived} of them in the archive)" if archived else ""
-            typer.echo(f"{verdict.head.seq} entries{where}, none altered. Note this head elsewhere:")
-            typer.echo(f"{verdict.head.seq}:{verdict.head.hash}")
+        verdict = verify_store(store, _head(head) if head else None, also=checker(store, _key(key)))
+        end, fault = verdict.head, verdict.fault
+        if fault is None:
+            _check_head(end)
+            where = f" ({store.archived()} of them in the archive)" if store.archived() else ""
+            lines = [f"{end.seq} entries{where}, none altered. Note this head elsewhere:", f"{end.seq}:{end.hash}"]
         else:
-            typer.echo(f"ALTERED at entry {verdict.fault.seq}: {verdict.fault.why}")
-            typer.echo(
-                f"The log is good up to entry {verdict.head.seq}. Keep the file as it is; restore from a backup."
-            )
-        if verdict.fault is not None:
+            good = f"The log is good up to entry {end.seq}. Keep the file as it is; restore from a backup."
+            lines = [f"ALTERED at entry {fault.seq}: {fault.why}", good]
+        told = None if fault is None else {"seq": fault.seq, "why": fault.why}
+        output.show(json, {"log": store.identity(), "head": list(end), "fault": told}, lines)
+        if fault is not None:
             raise typer.Exit(1)
 
 
@@ -71,25 +65,21 @@ def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = Fa
     with _failures(debug):
         from tether.problem.problem import load_problem
 
-        store, told = opened(log), load_problem(problem)
+        store, told = _filled(log), load_problem(problem)
         from tether.live import audit as audits
 
-        _check_head(store.head())
         report = audits.replay(store, told)
-        if json:
-            shown = [str(difference) for difference in report.differences]
-            names = ("decisions", "outcomes", "different", "versions", "checkpoints")
-            counts = {name: getattr(report, name) for name in names}
-            output.print_json({"log": store.identity(), **counts, "differences": shown})
-        else:
-            typer.echo(f"{report.decisions} decisions computed again from {report.outcomes} outcomes.")
-            if report.versions:
-                typer.echo(f"{report.versions} of them were made by another version of Tether, its kernels or numpy.")
-            if report.checkpoints:
-                typer.echo(f"{report.checkpoints} checkpoints of archives computed again.")
-            typer.echo("All are equal, bit for bit." if report.holds else f"{report.different} DIFFER. The first:")
-            for difference in report.differences[:1]:
-                typer.echo(f"  {difference}")
+        shown = [str(difference) for difference in report.differences]
+        names = ("decisions", "outcomes", "different", "versions", "checkpoints")
+        counts = {name: getattr(report, name) for name in names}
+        lines = [f"{report.decisions} decisions computed again from {report.outcomes} outcomes."]
+        if report.versions:
+            lines.append(f"{report.versions} of them were made by another version of Tether, its kernels or numpy.")
+        if report.checkpoints:
+            lines.append(f"{report.checkpoints} checkpoints of archives computed again.")
+        lines.append("All are equal, bit for bit." if report.holds else f"{report.different} DIFFER. The first:")
+        lines += [f"  {difference}" for difference in shown[:1]]
+        output.show(json, {"log": store.identity(), **counts, "differences": shown}, lines)
         if not report.holds:
             raise typer.Exit(1)
 
@@ -115,21 +105,19 @@ def diff(
         from tether.live import audit as audits
 
         theirs, until = (None, None) if against is None else audits.read_decisions(against, store.identity())
-        until = _check_head(until or store.head())
+        until = until or store.head()
+        _check_head(until)
         mine = audits.decisions_by_this_version(store, told, until=until)
         if write is not None:
             audits.write_decisions(mine, write, store.identity(), until)
         found = audits.compare(mine, audits.decisions_in_the_log(store, until) if theirs is None else theirs)
-        if json:
-            names = ("decisions", "actions", "reasons", "bounds", "largest", "first")
-            output.print_json({"log": store.identity(), **{name: getattr(found, name) for name in names}})
-        else:
-            typer.echo(
-                f"{found.decisions} decisions: {found.actions} differ in the action, {found.reasons} in the reason, "
-                f"{found.bounds} in a bound (by at most {found.largest:.3g})."
-            )
-            if found.first:
-                typer.echo(f"The first: {found.first}")
+        names = ("decisions", "actions", "reasons", "bounds", "largest", "first")
+        counts = (
+            f"{found.decisions} decisions: {found.actions} differ in the action, {found.reasons} in the reason, "
+            f"{found.bounds} in a bound (by at most {found.largest:.3g})."
+        )
+        content = {"log": store.identity(), **{name: getattr(found, name) for name in names}}
+        output.show(json, content, [counts, f"The first: {found.first}"] if found.first else [counts])
         if not found.same:
             raise typer.Exit(1)
 
@@ -142,19 +130,16 @@ def report(log: Log, json: Json = False, debug: Debug = False) -> None:
 
         from tether.live.audit import summary
 
-        store = opened(log)
-        _check_head(store.head())
+        store = _filled(log)
         found = summary(store)
-        if json:
-            told = {"mode": found.mode, **asdict(found.counts)}
-            told["comparisons"] = [each.to_json() for each in found.comparisons]
-            output.print_json({"log": store.identity(), **told})
-            return
-        counts = found.counts
-        typer.echo(f"{counts.decisions} decisions, {counts.baseline} of them a_0; the mode is {found.mode}.")
-        typer.echo(f"{counts.outcomes} outcomes, {counts.costs} with a cost; {counts.refusals} refusals by the gate.")
-        for number, each in enumerate(found.comparisons, start=1):
-            typer.echo(f"Comparison {number}: {each}")
+        counts, compared = found.counts, found.comparisons
+        lines = [
+            f"{counts.decisions} decisions, {counts.baseline} of them a_0; the mode is {found.mode}.",
+            f"{counts.outcomes} outcomes, {counts.costs} with a cost; {counts.refusals} refusals by the gate.",
+            *(f"Comparison {number}: {each}" for number, each in enumerate(compared, start=1)),
+        ]
+        told = {"mode": found.mode, **asdict(counts), "comparisons": [each.to_json() for each in compared]}
+        output.show(json, {"log": store.identity(), **told}, lines)
 
 
 @audit.command()
@@ -168,13 +153,9 @@ def export(
     with _failures(debug):
         from tether.live.audit import export as write_tables
 
-        store = opened(log)
-        _check_head(store.head())
-        counts = write_tables(store, folder)
-        if json:
-            output.print_json({"folder": str(folder), **counts})
-        else:
-            typer.echo(f"{counts['decision']} decisions and {counts['outcome']} outcomes in {folder}.")
+        counts = write_tables(_filled(log), folder)
+        line = f"{counts['decision']} decisions and {counts['outcome']} outcomes in {folder}."
+        output.show(json, {"folder": str(folder), **counts}, [line])
 
 
 @audit.command()
@@ -194,17 +175,13 @@ def archive(
         from tether.live.archive import archive as moved
 
         done = moved(_writable(log), to, before=time.time() - 86400.0 * keep, key=_key(key))
-        if json:
-            output.print_json({"folder": str(to), **asdict(done)})
-            return
+        line = f"Nothing was moved; {done.deleted} rows of an earlier run were deleted."
         if done.files:
-            typer.echo(
+            line = (
                 f"Entries {done.first} to {done.last} are in {to}: {done.files} files, {done.bytes / 1e6:.1f} MB. "
                 f"{done.deleted} rows were deleted; a restart goes on from entry {done.checkpoint}."
             )
-        else:
-            typer.echo(f"Nothing was moved; {done.deleted} rows of an earlier run were deleted.")
-        typer.echo(f"No more was moved: {done.why_no_more}.")
+        output.show(json, {"folder": str(to), **asdict(done)}, [line, f"No more was moved: {done.why_no_more}."])
 
 
 @audit.command()
@@ -219,11 +196,8 @@ def backup(
         from tether.live.backup import backup as copied
 
         head = copied(opened(log), copy)
-        if json:
-            output.print_json({"copy": str(copy), "head": list(head)})
-        else:
-            typer.echo(f"{copy} holds the log up to entry {head.seq}, and a stop after it. Its head was")
-            typer.echo(f"{head.seq}:{head.hash}")
+        line = f"{copy} holds the log up to entry {head.seq}, and a stop after it. Its head was"
+        output.show(json, {"copy": str(copy), "head": list(head)}, [line, f"{head.seq}:{head.hash}"])
 
 
 @audit.command()
@@ -260,15 +234,12 @@ def migrate(
         from tether.problem.problem import load_problem
 
         done = migrated(opened(old), new, load_problem(problem), lost=lost)
-        if json:
-            output.print_json({"old": old, "new": new, **asdict(done)})
-            return
-        typer.echo(
+        line = (
             f"{done.used} of {done.decisions} decisions, and {done.imported} imported rows, of {old} (edition "
             f"{done.edition}) teach {new}. It is in shadow mode{' and stopped' if done.stopped else ''}."
         )
-        for note in done.notes:
-            typer.echo(f"- {note}")
+        notes = [f"- {note}" for note in done.notes]
+        output.show(json, {"old": old, "new": new, **asdict(done)}, [line, *notes])
 
 
 @contextmanager
@@ -290,6 +261,13 @@ def opened(log: str) -> "Store":
     if not log.startswith(POSTGRES) and not Path(log).is_file():
         raise InputError(f"there is no log at {log}: give the SQLite file of an Advisor, or postgresql://…")
     return open_store(log, read_only=True)
+
+
+def _filled(log: str) -> "Store":
+    """The store of a log that has entries, for reading only."""
+    store = opened(log)
+    _check_head(store.head())
+    return store
 
 
 def _writable(log: str) -> "SqlStore":
@@ -314,11 +292,10 @@ def _key(path: Path | None) -> bytes | None:
     return key
 
 
-def _check_head(head: "Head") -> "Head":
-    """The head, unless it is that of an empty log: an audit of nothing must not look like a good one."""
+def _check_head(head: "Head") -> None:
+    """Refuse an empty log: an audit of nothing must not look like a good one."""
     if head.seq == 0:
         raise InputError("this log has no entries: there is nothing to audit. Give the log that an Advisor wrote to.")
-    return head
 
 
 def _head(text: str) -> "Head":

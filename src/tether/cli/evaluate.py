@@ -40,28 +40,25 @@ def evaluate(
         from tether.check.evaluate import linear_value
         from tether.problem.problem import load_problem
 
-        told = load_problem(problem) if problem else None
-        everything, drawn = _read(log, policy, told)
+        declared = load_problem(problem) if problem else None
+        everything, drawn = _read(log, policy, declared)
         found, linear, why = estimated(drawn), None, "it needs --problem."
-        if told is not None:
+        if declared is not None:
             try:
-                linear = linear_value(told, everything)
+                linear = linear_value(declared, everything)
             except InputError as error:
                 why = str(error)
-        if json:
-            answer = {**asdict(found), "linear": None if linear is None else asdict(linear), "no_linear": why}
-            output.print_json({"log": log, "policy": policy, **answer})
-            return
-        for line in _lines(found):
-            typer.echo(line)
+        lines = _lines(found)
         if linear is None:
-            typer.echo(f"No linear value: {why}")
+            lines.append(f"No linear value: {why}")
         else:
-            typer.echo(
+            lines.append(
                 f"If rewards are linear with noise {linear.noise:g}: value {_interval(linear.value)}"
                 + ("" if linear.gain is None else f", gain over a_0 {_interval(linear.gain)}")
                 + f", with probability {linear.confidence:g}; contexts as logged."
             )
+        told = {**asdict(found), "linear": None if linear is None else asdict(linear), "no_linear": why}
+        output.show(json, {"log": log, "policy": policy, **told}, lines)
 
 
 def _read(log: str, policy: str, problem: "Problem | None") -> "tuple[Logged, Logged]":

@@ -29,13 +29,11 @@ def merge(
             found = taken(sources, advisor.store, told)
             advisor.sync()
             outcomes = advisor.status().data_version
-        if json:
-            output.print_json({"into": into, **asdict(found), "data_version": outcomes})
-            return
-        for log, read, used in zip(logs, found.read, found.used, strict=True):
-            typer.echo(f"{log}: {used} of {read} decisions")
-        typer.echo(f"{found.new} outcomes are new; the learner of {into} rests on {outcomes}.")
+        counts = zip(logs, found.used, found.read, strict=True)
+        lines = [f"{log}: {used} of {read} decisions" for log, used, read in counts]
+        lines.append(f"{found.new} outcomes are new; the learner of {into} rests on {outcomes}.")
         if found.lost:
-            typer.echo(f"{found.lost} outcomes were lost, and are taken as lost by chance.")
+            lines.append(f"{found.lost} outcomes were lost, and are taken as lost by chance.")
         if found.waits_for:
-            typer.echo(f"The rest waits for the outcome of decision {found.waits_for}.")
+            lines.append(f"The rest waits for the outcome of decision {found.waits_for}.")
+        output.show(json, {"into": into, **asdict(found), "data_version": outcomes}, lines)

@@ -2,7 +2,7 @@
 
 import json as json_format
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +55,15 @@ def print_json(content: Any) -> None:
     typer.echo(json_format.dumps(content, indent=2, ensure_ascii=False))
 
 
+def show(json: bool, content: dict[str, Any], lines: Iterable[str]) -> None:
+    """A result: one JSON object, or lines for people."""
+    if json:
+        print_json(content)
+        return
+    for line in lines:
+        typer.echo(line)
+
+
 def show_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table: drawn on a terminal, aligned plain lines in a pipe."""
     if not sys.stdout.isatty():
@@ -77,8 +86,5 @@ def show_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]
 
 def show_paths(paths: Sequence[Path], json: bool) -> None:
     """Files that were written."""
-    if json:
-        print_json({"artifacts": [str(path) for path in paths]})
-        return
-    for path in paths:
-        typer.echo(str(path))
+    named = [str(path) for path in paths]
+    show(json, {"artifacts": named}, named)

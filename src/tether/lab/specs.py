@@ -24,29 +24,16 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from tether.errors import InputError, nearest
+from tether.sections import Section, mistakes
 
 Value = bool | int | float | str
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
-class Spec(BaseModel):
-    """A frozen description that refuses keys it does not know, and names the nearest right one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown_keys(cls, data: Any) -> Any:
-        for key in data if isinstance(data, dict) else ():
-            if key not in cls.model_fields:
-                raise ValueError(f"unknown key {key!r}{nearest(str(key), list(cls.model_fields))}")
-        return data
-
-
-class Schedule(Spec):
+class Schedule(Section):
     """Interaction units of so many steps instead of episodes: how they are cut into trajectories and plans."""
 
     steps: int = Field(default=1000, ge=1)
@@ -56,7 +43,7 @@ class Schedule(Spec):
     look_every: int = Field(default=1, ge=1)  # with "step": steps after which it is asked whether a plan is due
 
 
-class Choice(Spec):
+class Choice(Section):
     """A world or an agent by name, with fixed options and a grid of options to vary.
 
     Either may stay out of quick studies. A world may have other `episodes` than the rest. An agent may have its own
@@ -66,16 +53,16 @@ class Choice(Spec):
 
     name: str
     label: str = ""
-    options: dict[str, Value] = {}
-    grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
-    world_options: dict[str, Value] = {}
+    options: dict[str, Value] = Field(default={})
+    grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = Field(default={})
+    world_options: dict[str, Value] = Field(default={})
     episodes: int | None = Field(default=None, ge=1)  # of a world; the study's unless given
     units: Schedule | None = None
     repeats: int = Field(default=1, ge=1)
     first: int | None = Field(default=None, ge=1)  # only so many of the study's seeds
     in_quick: bool = True
-    only: list[str] = []
-    watches: list[Literal["per-step", "pooled"]] = []
+    only: list[str] = Field(default=[])
+    watches: list[Literal["per-step", "pooled"]] = Field(default=[])
 
     @model_validator(mode="after")
     def _fixed_or_varied(self) -> Self:
@@ -100,14 +87,14 @@ class Choice(Spec):
         return " ".join([text, *unsaid])
 
 
-class Quick(Spec):
+class Quick(Section):
     """The sizes that `--quick` takes instead."""
 
     episodes: int = Field(ge=1)
     seeds: int = Field(ge=1)
 
 
-class Study(Spec):
+class Study(Section):
     """worlds × agents × options × seeds, each for `episodes` episodes (interaction units, if `units` says so)."""
 
     name: Name
@@ -199,16 +186,7 @@ def parse(text: str, where: str) -> Study:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where} is not valid TOML: {error}") from None
     except ValidationError as error:
-        raise InputError("\n".join(_line(where, problem) for problem in error.errors())) from None
-
-
-def _line(where: str, problem: Any) -> str:
-    """One mistake: file, place, what is wrong."""
-    place = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "missing":
-        message = "is required"
-    return f"{where}: {place + ': ' if place else ''}{message}"
+        raise InputError("\n".join(f"{where}: {mistake}" for mistake in mistakes(error))) from None
 
 
 def read(path: Path) -> Study:

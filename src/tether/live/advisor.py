@@ -970,6 +970,9 @@ def _check_settings(told: Configured, settings: Configured) -> None:
     for part in ("problem", "algorithm", "config", "watch"):
         before, now = getattr(told, part), getattr(settings, part)
         if before != now:
+            if isinstance(before, dict) and isinstance(now, dict):  # only what differs
+                names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+                before, now = ({name: side.get(name) for name in names} for side in (before, now))
             raise InputError(
                 f"this log was started with another {part}: {before}, not {now}. Use the same, or start "
                 "a new log and hand the old data to warm_start."

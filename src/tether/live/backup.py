@@ -14,6 +14,8 @@ from tether.live.records import Stopped, new_id
 
 def stop(store: Store, *, by: str, why: str) -> Entry:
     """Throw the kill switch of a log that no advisor runs on."""
+    if not by.strip() or not why.strip():
+        raise InputError("`by` and `why` must say something: the log is read by people.")
     (appended,) = store.append([Stopped(by=by, why=why, id=new_id()).draft()])
     return appended.entry
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tether.errors import InputError
 from tether.files import written_whole
-from tether.service.models import mistakes
+from tether.sections import mistakes
 
 Role = Literal["decide", "record", "read", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)

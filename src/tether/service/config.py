@@ -16,26 +16,12 @@ import ipaddress
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from tether.errors import InputError, nearest
-from tether.service.models import mistakes
-
-
-class Section(BaseModel):
-    """Part of the configuration. A key that it does not know is refused, with the nearest right one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown_keys(cls, data: Any) -> Any:
-        for key in data if isinstance(data, dict) else ():
-            if key not in cls.model_fields:
-                raise ValueError(f"unknown key {key!r}{nearest(str(key), list(cls.model_fields))}")
-        return data
+from tether.errors import InputError
+from tether.sections import Section, mistakes
 
 
 class GuardsSection(Section):
@@ -70,9 +56,9 @@ class LabelsSection(Section):
     """Names for people, on the dashboard."""
 
     title: str = ""
-    constraints: list[str] = []
+    constraints: list[str] = Field(default=[])
     reward_unit: str = ""
-    cost_units: list[str] = []
+    cost_units: list[str] = Field(default=[])
 
 
 class ServiceConfig(Section):

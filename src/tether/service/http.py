@@ -30,9 +30,10 @@ from starlette.types import Lifespan, Message, Receive, Scope, Send
 from tether.errors import AlteredLog, StoreBusy, StoreError, TetherError
 from tether.live.policy import PromotionRefused
 from tether.live.records import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
+from tether.sections import mistakes
 from tether.service.auth import LOCAL, Caller, Role, Token, caller_of
 from tether.service.config import LimitsSection, is_loopback
-from tether.service.models import DecisionAnswer, Problem, mistakes
+from tether.service.models import DecisionAnswer, Problem
 
 Handler = Callable[[Request, Any], Awaitable[Response]]
 """Takes a request and its validated input: the request body of a POST, the query of a GET."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue
 
 Episode = Annotated[str, Field(max_length=200)] | int | None
 Why = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -145,13 +145,3 @@ class Problem(BaseModel):
     detail: str
     request_id: str = ""
     unmet: list[str] | None = None
-
-
-def mistakes(error: ValidationError) -> list[str]:
-    """What does not fit a model, each as "at place: what is wrong", without a place if it is the whole."""
-    found = []
-    for each in error.errors(include_url=False):
-        place = ".".join(str(part) for part in each["loc"])
-        words = each["msg"].removeprefix("Value error, ")
-        found.append(f"at {place}: {words}" if place else words)
-    return found
