@@ -1,7 +1,10 @@
 """Play a real world with one method and write every step down: the same starts, costs and number of steps for all."""
 
 import time
+import warnings
 from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import gymnasium
@@ -231,9 +234,35 @@ ORIGINS = {"slucb-qvi": ("theorem", "default"), "lsvi-ucb": ("none", "default")}
 # What the runner asks for.
 
 
+NETWORKS = ("ppo", "ppo-lagrangian")
+"""Methods that need Stable-Baselines3 and torch."""
+
+
 def cells_of(study: Study) -> list[CellInfo]:
-    """Every world with every method that the study names; missing packages are noticed here."""
-    return [_cell(study, find_world(place.name), agent) for place in study.worlds for agent in study.agents]
+    """Every world with every method that the study names; missing packages are noticed here.
+
+    Without a torch that works the networks are left out, with a warning: the other methods do not need it.
+    """
+    agents, why = study.agents, ""
+    if any(agent.name in NETWORKS for agent in agents):
+        why = networks_fail()
+    if why:
+        agents = tuple(agent for agent in agents if agent.name not in NETWORKS)
+        warnings.warn(f"{' and '.join(NETWORKS)} are skipped: {why}. requirements-real-ppo.txt has them.", stacklevel=2)
+    return [_cell(study, find_world(place.name), agent) for place in study.worlds for agent in agents]
+
+
+@lru_cache(maxsize=1)
+def networks_fail() -> str:
+    """Why Stable-Baselines3 or its torch cannot be imported, in words; "" if they can.
+
+    A torch for CUDA without CUDA's libraries fails in many ways, and not as a module that is missing.
+    """
+    try:
+        import_module("stable_baselines3")
+    except Exception as error:
+        return f"stable_baselines3 cannot be imported ({type(error).__name__}: {error})"
+    return ""
 
 
 def _cell(study: Study, world: RealWorld, agent: Any) -> CellInfo:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tether.lab.books import Cell, Interval, Results, interval, paired
 from tether.lab.plots import INK, LOOK, QUIET, Chart, Panel, running_sum, styles
@@ -39,7 +40,23 @@ def episodes(world: RealWorld, steps: Array) -> Array:
 def gains(world: RealWorld, cell: Cell, safe: Cell) -> Array:
     """What an episode gained over the safe action's from the same start, in the world's unit: (n, K)."""
     ours, theirs = paired(cell, safe, "reward")
-    return world.reward_scale * (episodes(world, ours) - episodes(world, theirs))
+    gained: Array = world.reward_scale * (episodes(world, ours) - episodes(world, theirs))
+    if world.relative:
+        gained /= paired(cell, safe, "signal_1")[1].mean(axis=1, keepdims=True)
+    return gained
+
+
+def broken_steps(world: RealWorld, cell: Cell) -> NDArray[np.bool_]:
+    """Steps with a cost over its τ, or with the limited quantity beyond its limits: (n, T).
+
+    In a building the latter is the worst of all zones, learned or not.
+    """
+    low, high = world.limits
+    over = cell["violations"] > 0.0
+    if world.signals:
+        signal = cell["signal_0"]
+        over |= ~((signal >= (-np.inf if low is None else low)) & (signal <= (np.inf if high is None else high)))
+    return over
 
 
 def mean_gain(gained: Array) -> Interval:
@@ -49,7 +66,7 @@ def mean_gain(gained: Array) -> Interval:
 
 def row(world: RealWorld, cell: Cell, safe: Cell | None) -> dict[str, Any]:
     """The numbers of one method in one world."""
-    broken = cell["violations"].sum(axis=1)
+    broken = broken_steps(world, cell).sum(axis=1)
     made: dict[str, Any] = {
         "world": world.name,
         "title": world.title,
@@ -114,17 +131,15 @@ def table(results: Results) -> Table:
     """Gains, violations, time and lines of every method in every world."""
     made = rows(results)
     lines = [_line(one) for one in made]
-    body = "\n".join(
-        f'<tr><th scope="row">{world}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
-        for world, *others in lines
-    )
     units = "; ".join(f"{title}: {unit}" for title, unit in {one["title"]: one["unit"] for one in made}.items())
     caption = (
         f"Gains are paired by start, per episode, with 95% over runs ({units}). A violation is a step with a cost over "
         "its τ: the true cost, or the observed one where the truth is not known; the worst excess is in units of the "
         "cost. Time is the method's own, without the simulator's. Lines are what a user writes beside the environment."
     )
-    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
+    page = html_table(
+        f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], rows_of_page(lines)
+    )
     return Table(made, HEADS, lines, [page])
 
 
@@ -186,7 +201,7 @@ def charts(results: Results) -> list[Chart]:
         for cell, style in zip(cells, styles(cells), strict=True):
             note = world.title
             gained.append(running_sum(cell.agent_label, note, style, gains(world, cell, safe)))
-            counts = episodes(world, cell["violations"])
+            counts = episodes(world, broken_steps(world, cell).astype(np.float64))
             broken.append(running_sum(cell.agent_label, note, style, counts))
         zero = [curve.name for curve in broken if curve.total == 0.0]
         runs, length = min(len(cell.seeds) for cell in cells), len(gained[0].x)
@@ -279,9 +294,21 @@ def _limits(ax: Any, world: RealWorld, low: float, high: float) -> None:
             ax.axhline(limit, color="#c62828", linewidth=0.8)
 
 
+def rows_of_page(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of a table in HTML."""
+    return "\n".join(
+        f'<tr><th scope="row">{head}</th>{"".join(f"<td>{entry}</td>" for entry in entries)}</tr>'
+        for head, *entries in lines
+    )
+
+
 def markdown(results: Results) -> str:
     """The table for the documentation."""
-    made = table(results)
+    return in_markdown(table(results))
+
+
+def in_markdown(made: Table) -> str:
+    """A table in Markdown."""
     heads = "| " + " | ".join(made.heads) + " |\n|" + "---|" * len(made.heads)
     return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in made.lines)]) + "\n"
 
