@@ -29,7 +29,7 @@ SOURCES = ("lab/real/__init__.py", "lab/real/play.py", "gym", "features")
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Writes down a run of so many steps. Episode k starts by the same seed for every method, and is cut at H.
 
-    Time is counted between an answer and the next question: the method's own, without the simulator's.
+    CPU time is counted between an answer and the next question: the method's own, without the simulator's.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.threshold = np.atleast_1d(np.asarray(world.declare(cell)["threshold"], dtype=np.float64))
         self.columns = {name: np.full(steps, np.nan) for name in COLUMNS["step"]}
         self.played = self.episode = self.step_of_episode = 0
-        self._asked = time.perf_counter()
+        self._asked = time.process_time()
 
     @property
     def left(self) -> int:
@@ -53,18 +53,18 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.episode, self.step_of_episode = self.episode + 1, 0
         start = int(np.random.SeedSequence([self.seed, self.episode]).generate_state(1)[0]) >> 1
         answer: tuple[Any, dict[str, Any]] = self.env.reset(seed=start, options=options)
-        self._asked = time.perf_counter()
+        self._asked = time.process_time()
         return answer
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step; beyond the last one nothing is written any more."""
-        thought = time.perf_counter() - self._asked
+        thought = time.process_time() - self._asked
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.step_of_episode += 1
         if self.left:
             self._write(float(reward), bool(terminated), thought, info)
         truncated = bool(truncated) or self.step_of_episode >= self.world.horizon
-        self._asked = time.perf_counter()
+        self._asked = time.process_time()
         return observation, float(reward), bool(terminated), truncated, info
 
     def _write(self, reward: float, terminated: bool, thought: float, info: dict[str, Any]) -> None:
