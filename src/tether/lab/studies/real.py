@@ -224,7 +224,7 @@ def pictures(results: Results) -> list[Picture]:
         Picture(
             f"{results.study}-{world.name}",
             f"{world.title}: one run of each method",
-            "; ".join(f"{cell.agent_label}: {_over(cell)}" for cell in cells),
+            "; ".join(f"{cell.agent_label}: {_over(world, cell)}" for cell in cells),
             lambda dpi, world=world, cells=cells: draw(world, cells, dpi),  # type: ignore[misc]
         )
         for world, cells in places(results)
@@ -232,12 +232,12 @@ def pictures(results: Results) -> list[Picture]:
     ]
 
 
-def _over(cell: Cell) -> str:
-    return f"{counted(int(cell['violations'][0].sum()), 'step')} over the limit"
+def _over(world: RealWorld, cell: Cell) -> str:
+    return f"{counted(int(broken_steps(world, cell)[0].sum()), 'step')} over the limit"
 
 
-SHOWN = 3
-"""Episodes at the end of a run that are shown in full."""
+SHOWN, SHOWN_STEPS = 3, 40
+"""Episodes at the end of a run that are shown in full, or as many as have so many steps."""
 
 
 def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
@@ -249,11 +249,12 @@ def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
         figure = Figure(figsize=(11.0, 1.0 + 1.35 * len(cells)), layout="constrained")
         grid = figure.subplots(len(cells), 2, squeeze=False, sharex="col", sharey="col", width_ratios=(3, 2))
         low, high = _range(world, cells)
+        shown_episodes = max(SHOWN, SHOWN_STEPS // world.horizon)
         follows = (1, 2) if len(world.signals) > 2 else (0, 1)  # what is shown at the end, and what it should be
         for (whole, end), cell, style in zip(grid, cells, styles(cells), strict=True):
-            signal, over = cell["signal_0"][0], cell["violations"][0] > 0.0
+            signal, over = cell["signal_0"][0], broken_steps(world, cell)[0]
             at = np.arange(len(signal))
-            last = at[-SHOWN * world.horizon :]
+            last = at[-shown_episodes * world.horizon :]
             for ax, part in ((whole, at), (end, last))[: 1 + (follows[0] == 0)]:
                 _limits(ax, world, low, high)
                 ax.plot(part, signal[part], color=style.light, linewidth=0.8 if ax is whole else 1.4)
@@ -266,13 +267,15 @@ def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
             if follows[1] < len(world.signals):
                 end.plot(last, cell[f"signal_{follows[1]}"][0][last], color=INK, linewidth=1.0, linestyle=":")
             whole.set_ylabel(world.signals[0][1] or world.signals[0][0])
-            whole.set_title(f"{cell.agent_label} — {_over(cell)}", loc="left", fontsize=9.5, color=INK)
+            whole.set_title(f"{cell.agent_label} — {_over(world, cell)}", loc="left", fontsize=9.5, color=INK)
         shown = [world.signals[place][0] for place in follows if place < len(world.signals)]
-        dotted = f", dotted: {shown[1]}" if len(shown) > 1 else ""
-        grid[0][1].set_title(f"the last {SHOWN} episodes: {shown[0]}{dotted}", loc="left", fontsize=9.5, color=QUIET)
+        dotted = f"\ndotted: {shown[1]}" if len(shown) > 1 else ""
+        words = f"the last {shown_episodes} episodes: {shown[0]}{dotted}"
+        grid[0][1].set_title(words, loc="left", fontsize=8.5, color=QUIET)
         for ax in grid[-1]:
             ax.set_xlabel("step")
-        figure.suptitle(f"{world.title}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
+        place = f"{world.title}, {world.cell_of(cells[0].seeds[0])}"
+        figure.suptitle(f"{place}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
         sink = io.BytesIO()
         figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
     return sink.getvalue()
