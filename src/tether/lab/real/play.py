@@ -247,7 +247,7 @@ def cells_of(study: Study) -> list[CellInfo]:
     if any(agent.name in NETWORKS for agent in agents):
         why = networks_fail()
     if why:
-        agents = tuple(agent for agent in agents if agent.name not in NETWORKS)
+        agents = [agent for agent in agents if agent.name not in NETWORKS]
         warnings.warn(f"{' and '.join(NETWORKS)} are skipped: {why}. requirements-real-ppo.txt has them.", stacklevel=2)
     return [_cell(study, find_world(place.name), agent) for place in study.worlds for agent in agents]
 
