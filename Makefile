@@ -111,8 +111,9 @@ $(CISR)/.ready: requirements-cisr.txt constraints.txt $(BUILD)
 	touch $@
 
 # Without dependencies first, in the versions that were tried; then Tether with its own, which changes none of them.
-$(REAL)/.ready: requirements-real.txt constraints.txt $(BUILD)
+$(REAL)/.ready: requirements-real.txt requirements-real-ppo.txt constraints.txt $(BUILD)
 	test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
 	$(REAL)/bin/pip install $(QUIETLY) --no-deps -r requirements-real.txt
+	$(REAL)/bin/pip install $(QUIETLY) --no-deps -r requirements-real-ppo.txt || echo "torch was not installed: the study skips PPO."
 	$(PINNED) $(REAL)/bin/pip install $(QUIETLY) -e ".[experiments]" pytest filelock Jinja2 joblib requests setuptools threadpoolctl
 	touch $@

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TransformReward
 
-from tether import Bridge, SlucbConfig, learn
+from tether import Bridge, learn
 
 UP, MOVES = 0, ((-1, 0), (0, 1), (1, 0), (0, -1))
 WIND = np.repeat([0.05, 0.15, 0.45, 1.0], 12)  # by row; the last row is the cliff
@@ -37,10 +37,9 @@ cliff = Bridge(
 exact = []
 result = learn(
     cliff,
-    episodes=200,
+    episodes=400,
     mixtures=True,
     stationary=True,
-    config=SlucbConfig(value_radius=0.3, value_ridge=0.01),
     on_step=lambda decision, outcome: exact.append(decision.mean_feature @ WIND),
 )
 print(f"{result.summary()}\nreturn of the last 20 episodes: {result.returns[-20:].mean():.1f}")

@@ -3,13 +3,13 @@
 A direction and an amount: two rays from "no torque", left and right, and how far to go. `learn` multiplies the state
 features with the directions, so a heat that grows at its own rate in each direction is in their span. Heat does
 not depend on the angle here: the large weight of the constant says so, and keeps ‖γ*‖ and the radius small. Values do
-depend on the angle and the speed; a small value_ridge lets the small block carry them. The safe action lets it fall.
+depend on the angle and the speed, which the small block carries. The safe action lets it fall.
 """
 
 import gymnasium
 import numpy as np
 
-from tether import Bridge, SlucbConfig, learn
+from tether import Bridge, learn
 from tether.features import Constant, Polynomial, Reading, concatenate
 
 rng = np.random.default_rng(1)
@@ -44,7 +44,6 @@ result = learn(
     episodes=60,
     stationary=True,
     compare=40,
-    config=SlucbConfig(explorer="plain", value_radius=0.05, value_ridge=1e-4, replan="on-doubling"),
     on_step=lambda decision, outcome: exact.append(heat(float(pendulum.env_action(decision)[0]))),
 )
 print(f"{result.summary()}\nlast 20 episodes: {result.returns[-20:].mean():.2f}")

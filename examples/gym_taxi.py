@@ -8,7 +8,7 @@ the direct way does. The safe action drives up and down in the quiet rows, and e
 import gymnasium
 import numpy as np
 
-from tether import Bridge, SlucbConfig, learn
+from tether import Bridge, learn
 
 FARE = 415  # reset seed: the taxi at (3, 4), passenger at R, destination B
 COMPLAINTS = np.full(51, 0.1)
@@ -50,9 +50,9 @@ fare = Bridge(
     reward_range=(-1.0, 20.0),
     horizon=40,
 )
-exact, config = [], SlucbConfig(value_radius=0.3, value_ridge=0.01)
+exact = []
 look = lambda decision, outcome: exact.append(decision.mean_feature @ COMPLAINTS)  # noqa: E731
-result = learn(fare, episodes=200, mixtures=True, stationary=True, config=config, on_step=look)
+result = learn(fare, episodes=200, mixtures=True, stationary=True, on_step=look)
 print(f"{result.summary()}\nlast 50 episodes: {result.returns[-50:].mean():.1f}")
 print(f"largest true expected complaints of a move: {max(exact):.3f}, threshold {fare.threshold}")
 assert max(exact) <= fare.threshold

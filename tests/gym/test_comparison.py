@@ -62,6 +62,14 @@ def test_a_mixing_learner_goes_on_as_if_nothing_had_been_compared():
     assert runs[0].agent.rng.bit_generator.state == runs[1].agent.rng.bit_generator.state
 
 
+def test_what_is_compared_has_learned_from_the_last_episode_too():
+    told = {**SHOP, "stationary": True, "config": SlucbConfig(backup="tables", replan="every-episode")}
+    result = learn(Shop(), episodes=1, **told, compare=0)
+    assert result.agent.plan_version < result.agent.data_version  # planned before that episode
+    result.compare(1)
+    assert result.agent.plan_version == result.agent.data_version
+
+
 def test_starts_that_no_seed_repeats_are_not_called_pairs():
     class Restless(Shop):
         def reset(self, **options):

@@ -5,7 +5,7 @@ import pytest
 
 from lab.real.stub import STUB
 from tether.lab import real
-from tether.lab.books import load
+from tether.lab.books import Cell, load
 from tether.lab.engines import InProcess
 from tether.lab.real import play
 from tether.lab.runner import run_study
@@ -68,15 +68,23 @@ def test_each_claim_fails_by_its_own_number(monkeypatch, change, broken):
 def test_energy_is_told_as_a_share_of_what_the_thermostats_use(monkeypatch):
     """6 kW all day are 144 kWh; 14.4 kWh a day saved, 1.2 in each episode of two hours, are 10 %."""
 
-    class Books(dict):
-        seeds = (5,)
+    def books(**columns):
+        told = {
+            "agent": "",
+            "agent_label": "",
+            "world": "buildings",
+            "explorer": "",
+            "options": {},
+            "world_options": {},
+        }
+        return Cell(key="", cost_radius_origin="", value_radius_origin="", seeds=(5,), columns=columns, **told)
 
     world = real.described("buildings")
     columns = {name: np.zeros((1, 48)) for name in ("violations", "excess", "alarm", "baseline", "signal_0")}
     columns["signal_0"] = np.full((1, 48), 23.0)
     columns["signal_0"][0, 3:5] = 24.1, 19.9  # too warm and too cold in zones that are not learned
-    ours, safe = Books(columns, reward=np.full((1, 48), 0.05)), Books(columns, reward=np.zeros((1, 48)))
-    safe["signal_1"] = np.full((1, 48), 6.0)
+    columns["signal_1"] = np.full((1, 48), 6.0)
+    ours, safe = books(**columns, reward=np.full((1, 48), 0.05)), books(**columns, reward=np.zeros((1, 48)))
     ours["reward"][0, :24] = 9.0  # the first half does not count
     found = real_cells._variant(world, ours, safe, 5)
     assert (found["row"], found["column"]) == tuple(world.cells[5].split("/"))

@@ -91,6 +91,7 @@ def compare(bridge: Bridge, agent: Agent, episodes: int, seed: int) -> Compariso
     seeds = np.random.SeedSequence([seed, 2]).generate_state(episodes).tolist()
     coin = getattr(agent, "rng", None)  # a peek tosses it: what comes after must not depend on a comparison
     before = None if coin is None else coin.bit_generator.state
+    agent.plan()  # the last plan does not know the last episode, and may still explore what that one has found out
     learned = [
         _episode(bridge, one, lambda step, state: bridge.env_action(peek(step, state, **bridge.stamp))) for one in seeds
     ]

@@ -1,5 +1,6 @@
 """Real worlds through the studies' runner, on a stub that needs no package."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -150,6 +151,25 @@ def test_missing_packages_are_named_before_the_first_run(stub, monkeypatch):
     monkeypatch.setattr(real, "described", lambda name: lacking)
     with pytest.raises(TetherError, match=r"Valve needs such==1\.0: `make real` installs it"):
         play.cells_of(parse(SPEC, "test"))
+
+
+@pytest.mark.parametrize("works", [False, True])
+def test_networks_are_skipped_and_named_if_torch_cannot_be_imported(stub, monkeypatch, works):
+    """A build of torch for CUDA fails with an OSError, not with a module that is missing."""
+
+    def imported(name):
+        if not works:
+            raise OSError("libcudart.so: cannot open shared object file")
+
+    monkeypatch.setattr(play, "import_module", imported)
+    play.networks_fail.cache_clear()
+    study = parse(SPEC + '[[agents]]\nname = "ppo"\n', "test")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        methods = [cell.agent for cell in play.cells_of(study)]
+    play.networks_fail.cache_clear()
+    assert methods == ["always-safe", "slucb-qvi", "lsvi-ucb", *(["ppo"] if works else [])]
+    assert ["libcudart" in str(warning.message) for warning in seen] == ([] if works else [True])
 
 
 @pytest.mark.parametrize(

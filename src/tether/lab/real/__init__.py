@@ -37,8 +37,10 @@ class RealWorld:
         learning: further keyword arguments of `tether.learn`, such as stationary=True.
         setup: the functions and classes that a user writes for `declare`; their lines are counted.
         truth: whether info says the true cost of a step, and why in a few words; "" if violations are observed ones.
-        gain, reward_scale: the unit in which gain is told ("kWh a day"), and how many of them one unit of reward summed
-            over an episode is.
+        gain, reward_scale: the unit in which gain is told, and how many of them one unit of reward summed over an
+            episode is.
+        relative: whether gain is told relative to what the safe action uses, the mean of its second signal in a run:
+            in worlds whose variants differ in size.
         signals: (name, unit) of what the picture shows: the limited quantity, and in its unit what it should follow;
             or the limited one, another one, and what that one should follow.
         limits: (low, high) of the first signal, in its unit; None where there is none on that side.
@@ -58,6 +60,7 @@ class RealWorld:
     truth: str = ""
     gain: str = "reward an episode"
     reward_scale: float = 1.0
+    relative: bool = False
     signals: tuple[tuple[str, str], ...] = ()
     limits: tuple[float | None, float | None] = (None, None)
     penalty: float = 1.0

@@ -293,9 +293,10 @@ WORLD = RealWorld(
     learning={"stationary": True},
     setup=(ZoneFeatures, coasting, declare),
     truth="temperatures are read exactly",
-    gain="kWh a day",
-    reward_scale=12.0,
+    gain="% of the thermostats' energy",
+    reward_scale=50.0,  # kWh of two hours -> % of kW
+    relative=True,
     signals=(("zone farthest from 22 °C", "°C"), ("heating and cooling", "kW"), ("thermostats at 22 °C", "kW")),
     limits=(SET_POINT - BAND, SET_POINT + BAND),
 )
-"""Episodes of two hours; a day has twelve of them."""
+"""Episodes of two hours."""

@@ -1,7 +1,10 @@
 """Play a real world with one method and write every step down: the same starts, costs and number of steps for all."""
 
 import time
+import warnings
 from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import gymnasium
@@ -26,7 +29,7 @@ SOURCES = ("lab/real/__init__.py", "lab/real/play.py", "gym", "features")
 class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Writes down a run of so many steps. Episode k starts by the same seed for every method, and is cut at H.
 
-    Time is counted between an answer and the next question: the method's own, without the simulator's.
+    CPU time is counted between an answer and the next question: the method's own, without the simulator's.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.threshold = np.atleast_1d(np.asarray(world.declare(cell)["threshold"], dtype=np.float64))
         self.columns = {name: np.full(steps, np.nan) for name in COLUMNS["step"]}
         self.played = self.episode = self.step_of_episode = 0
-        self._asked = time.perf_counter()
+        self._asked = time.process_time()
 
     @property
     def left(self) -> int:
@@ -50,18 +53,18 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.episode, self.step_of_episode = self.episode + 1, 0
         start = int(np.random.SeedSequence([self.seed, self.episode]).generate_state(1)[0]) >> 1
         answer: tuple[Any, dict[str, Any]] = self.env.reset(seed=start, options=options)
-        self._asked = time.perf_counter()
+        self._asked = time.process_time()
         return answer
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step; beyond the last one nothing is written any more."""
-        thought = time.perf_counter() - self._asked
+        thought = time.process_time() - self._asked
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.step_of_episode += 1
         if self.left:
             self._write(float(reward), bool(terminated), thought, info)
         truncated = bool(truncated) or self.step_of_episode >= self.world.horizon
-        self._asked = time.perf_counter()
+        self._asked = time.process_time()
         return observation, float(reward), bool(terminated), truncated, info
 
     def _write(self, reward: float, terminated: bool, thought: float, info: dict[str, Any]) -> None:
@@ -231,9 +234,35 @@ ORIGINS = {"slucb-qvi": ("theorem", "default"), "lsvi-ucb": ("none", "default")}
 # What the runner asks for.
 
 
+NETWORKS = ("ppo", "ppo-lagrangian")
+"""Methods that need Stable-Baselines3 and torch."""
+
+
 def cells_of(study: Study) -> list[CellInfo]:
-    """Every world with every method that the study names; missing packages are noticed here."""
-    return [_cell(study, find_world(place.name), agent) for place in study.worlds for agent in study.agents]
+    """Every world with every method that the study names; missing packages are noticed here.
+
+    Without a torch that works the networks are left out, with a warning: the other methods do not need it.
+    """
+    agents, why = study.agents, ""
+    if any(agent.name in NETWORKS for agent in agents):
+        why = networks_fail()
+    if why:
+        agents = [agent for agent in agents if agent.name not in NETWORKS]
+        warnings.warn(f"{' and '.join(NETWORKS)} are skipped: {why}. requirements-real-ppo.txt has them.", stacklevel=2)
+    return [_cell(study, find_world(place.name), agent) for place in study.worlds for agent in agents]
+
+
+@lru_cache(maxsize=1)
+def networks_fail() -> str:
+    """Why Stable-Baselines3 or its torch cannot be imported, in words; "" if they can.
+
+    A torch for CUDA without CUDA's libraries fails in many ways, and not as a module that is missing.
+    """
+    try:
+        import_module("stable_baselines3")
+    except Exception as error:
+        return f"stable_baselines3 cannot be imported ({type(error).__name__}: {error})"
+    return ""
 
 
 def _cell(study: Study, world: RealWorld, agent: Any) -> CellInfo:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tether.lab.books import Cell, Interval, Results, interval, paired
 from tether.lab.plots import INK, LOOK, QUIET, Chart, Panel, running_sum, styles
@@ -39,7 +40,23 @@ def episodes(world: RealWorld, steps: Array) -> Array:
 def gains(world: RealWorld, cell: Cell, safe: Cell) -> Array:
     """What an episode gained over the safe action's from the same start, in the world's unit: (n, K)."""
     ours, theirs = paired(cell, safe, "reward")
-    return world.reward_scale * (episodes(world, ours) - episodes(world, theirs))
+    gained: Array = world.reward_scale * (episodes(world, ours) - episodes(world, theirs))
+    if world.relative:
+        gained /= paired(cell, safe, "signal_1")[1].mean(axis=1, keepdims=True)
+    return gained
+
+
+def broken_steps(world: RealWorld, cell: Cell) -> NDArray[np.bool_]:
+    """Steps with a cost over its τ, or with the limited quantity beyond its limits: (n, T).
+
+    In a building the latter is the worst of all zones, learned or not.
+    """
+    low, high = world.limits
+    over = cell["violations"] > 0.0
+    if world.signals:
+        signal = cell["signal_0"]
+        over |= ~((signal >= (-np.inf if low is None else low)) & (signal <= (np.inf if high is None else high)))
+    return over
 
 
 def mean_gain(gained: Array) -> Interval:
@@ -49,7 +66,7 @@ def mean_gain(gained: Array) -> Interval:
 
 def row(world: RealWorld, cell: Cell, safe: Cell | None) -> dict[str, Any]:
     """The numbers of one method in one world."""
-    broken = cell["violations"].sum(axis=1)
+    broken = broken_steps(world, cell).sum(axis=1)
     made: dict[str, Any] = {
         "world": world.name,
         "title": world.title,
@@ -114,17 +131,15 @@ def table(results: Results) -> Table:
     """Gains, violations, time and lines of every method in every world."""
     made = rows(results)
     lines = [_line(one) for one in made]
-    body = "\n".join(
-        f'<tr><th scope="row">{world}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
-        for world, *others in lines
-    )
     units = "; ".join(f"{title}: {unit}" for title, unit in {one["title"]: one["unit"] for one in made}.items())
     caption = (
         f"Gains are paired by start, per episode, with 95% over runs ({units}). A violation is a step with a cost over "
         "its τ: the true cost, or the observed one where the truth is not known; the worst excess is in units of the "
         "cost. Time is the method's own, without the simulator's. Lines are what a user writes beside the environment."
     )
-    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
+    page = html_table(
+        f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], rows_of_page(lines)
+    )
     return Table(made, HEADS, lines, [page])
 
 
@@ -186,7 +201,7 @@ def charts(results: Results) -> list[Chart]:
         for cell, style in zip(cells, styles(cells), strict=True):
             note = world.title
             gained.append(running_sum(cell.agent_label, note, style, gains(world, cell, safe)))
-            counts = episodes(world, cell["violations"])
+            counts = episodes(world, broken_steps(world, cell).astype(np.float64))
             broken.append(running_sum(cell.agent_label, note, style, counts))
         zero = [curve.name for curve in broken if curve.total == 0.0]
         runs, length = min(len(cell.seeds) for cell in cells), len(gained[0].x)
@@ -209,7 +224,7 @@ def pictures(results: Results) -> list[Picture]:
         Picture(
             f"{results.study}-{world.name}",
             f"{world.title}: one run of each method",
-            "; ".join(f"{cell.agent_label}: {_over(cell)}" for cell in cells),
+            "; ".join(f"{cell.agent_label}: {_over(world, cell)}" for cell in cells),
             lambda dpi, world=world, cells=cells: draw(world, cells, dpi),  # type: ignore[misc]
         )
         for world, cells in places(results)
@@ -217,12 +232,12 @@ def pictures(results: Results) -> list[Picture]:
     ]
 
 
-def _over(cell: Cell) -> str:
-    return f"{counted(int(cell['violations'][0].sum()), 'step')} over the limit"
+def _over(world: RealWorld, cell: Cell) -> str:
+    return f"{counted(int(broken_steps(world, cell)[0].sum()), 'step')} over the limit"
 
 
-SHOWN = 3
-"""Episodes at the end of a run that are shown in full."""
+SHOWN, SHOWN_STEPS = 3, 40
+"""Episodes at the end of a run that are shown in full, or as many as have so many steps."""
 
 
 def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
@@ -234,11 +249,12 @@ def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
         figure = Figure(figsize=(11.0, 1.0 + 1.35 * len(cells)), layout="constrained")
         grid = figure.subplots(len(cells), 2, squeeze=False, sharex="col", sharey="col", width_ratios=(3, 2))
         low, high = _range(world, cells)
+        shown_episodes = max(SHOWN, SHOWN_STEPS // world.horizon)
         follows = (1, 2) if len(world.signals) > 2 else (0, 1)  # what is shown at the end, and what it should be
         for (whole, end), cell, style in zip(grid, cells, styles(cells), strict=True):
-            signal, over = cell["signal_0"][0], cell["violations"][0] > 0.0
+            signal, over = cell["signal_0"][0], broken_steps(world, cell)[0]
             at = np.arange(len(signal))
-            last = at[-SHOWN * world.horizon :]
+            last = at[-shown_episodes * world.horizon :]
             for ax, part in ((whole, at), (end, last))[: 1 + (follows[0] == 0)]:
                 _limits(ax, world, low, high)
                 ax.plot(part, signal[part], color=style.light, linewidth=0.8 if ax is whole else 1.4)
@@ -251,13 +267,15 @@ def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
             if follows[1] < len(world.signals):
                 end.plot(last, cell[f"signal_{follows[1]}"][0][last], color=INK, linewidth=1.0, linestyle=":")
             whole.set_ylabel(world.signals[0][1] or world.signals[0][0])
-            whole.set_title(f"{cell.agent_label} — {_over(cell)}", loc="left", fontsize=9.5, color=INK)
+            whole.set_title(f"{cell.agent_label} — {_over(world, cell)}", loc="left", fontsize=9.5, color=INK)
         shown = [world.signals[place][0] for place in follows if place < len(world.signals)]
-        dotted = f", dotted: {shown[1]}" if len(shown) > 1 else ""
-        grid[0][1].set_title(f"the last {SHOWN} episodes: {shown[0]}{dotted}", loc="left", fontsize=9.5, color=QUIET)
+        dotted = f"\ndotted: {shown[1]}" if len(shown) > 1 else ""
+        words = f"the last {shown_episodes} episodes: {shown[0]}{dotted}"
+        grid[0][1].set_title(words, loc="left", fontsize=8.5, color=QUIET)
         for ax in grid[-1]:
             ax.set_xlabel("step")
-        figure.suptitle(f"{world.title}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
+        place = f"{world.title}, {world.cell_of(cells[0].seeds[0])}"
+        figure.suptitle(f"{place}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
         sink = io.BytesIO()
         figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
     return sink.getvalue()
@@ -279,9 +297,21 @@ def _limits(ax: Any, world: RealWorld, low: float, high: float) -> None:
             ax.axhline(limit, color="#c62828", linewidth=0.8)
 
 
+def rows_of_page(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of a table in HTML."""
+    return "\n".join(
+        f'<tr><th scope="row">{head}</th>{"".join(f"<td>{entry}</td>" for entry in entries)}</tr>'
+        for head, *entries in lines
+    )
+
+
 def markdown(results: Results) -> str:
     """The table for the documentation."""
-    made = table(results)
+    return in_markdown(table(results))
+
+
+def in_markdown(made: Table) -> str:
+    """A table in Markdown."""
     heads = "| " + " | ".join(made.heads) + " |\n|" + "---|" * len(made.heads)
     return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in made.lines)]) + "\n"
 

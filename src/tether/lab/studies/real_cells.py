@@ -14,7 +14,7 @@ from tether.gym.comparison import Comparison
 from tether.lab.books import Cell, Results, interval
 from tether.lab.plots import INK, LOOK, QUIET
 from tether.lab.real import RealWorld
-from tether.lab.studies.real import OURS, SAFE, episodes, places
+from tether.lab.studies.real import OURS, SAFE, broken_steps, gains, in_markdown, places, rows_of_page
 from tether.lab.studies.real import charts as curves
 from tether.lab.view import Claim, Picture, Table, View, counted, html_table
 from tether.records import Array
@@ -28,9 +28,7 @@ HEADS = ("", "cells", "gain over the safe action", "least to most", "shown in", 
 def variants(results: Results) -> list[dict[str, Any]]:
     """One line per variant that both our learner and the safe action have played, over the second half of its episodes.
 
-    A gain is shown if its 95% interval, paired by episode, is above 0. In buildings it is told in % of what the
-    thermostats use, over all zones; else in the world's own unit. A violation is a step with a cost over its τ, or with
-    what the picture shows beyond its limits: in a building that is the worst of all zones, learned or not.
+    A gain is shown if its 95% interval, paired by episode, is above 0.
     """
     made = []
     for world, cells in places(results):
@@ -48,37 +46,34 @@ def _at_hand(cell: Cell) -> Cell:
     return replace(cell, columns={name: cell[name] for name in set(cell.columns) & COLUMNS})
 
 
+def _run(cell: Cell, seed: int, first: int = 0) -> Cell:
+    """One run of a cell, from a step on."""
+    row = cell.seeds.index(seed)
+    return replace(cell, seeds=(seed,), columns={name: steps[[row], first:] for name, steps in cell.columns.items()})
+
+
 def _variant(world: RealWorld, ours: Cell, safe: Cell, seed: int) -> dict[str, Any]:
-    mine, other = ours.seeds.index(seed), safe.seeds.index(seed)
-    returns = [episodes(world, cell["reward"][[row]])[0] for cell, row in ((ours, mine), (safe, other))]
-    half = len(returns[0]) // 2
-    seen = Comparison(world.reward_scale * returns[0][half:], world.reward_scale * returns[1][half:], paired=True)
-    used, unit = 1.0, world.gain
-    if world.name == "buildings":
-        power = float(safe["signal_1"][other][half * world.horizon :].mean())  # kW
-        used, unit = 0.24 * power, "% of the thermostats' energy"
+    half = ours["reward"].shape[1] // world.horizon // 2 * world.horizon
+    whole, late = _run(ours, seed), _run(ours, seed, half)
+    gained = gains(world, late, _run(safe, seed, half))[0]
+    seen = Comparison(gained, np.zeros_like(gained), paired=True)
     row, column = names_of(world.cell_of(seed))
     low, high = seen.interval
-    signal = ours["signal_0"][mine]
-    least, most = (
-        limit if limit is not None else side * np.inf for limit, side in zip(world.limits, (-1, 1), strict=True)
-    )
-    broken = (ours["violations"][mine] > 0.0) | ~((signal >= least) & (signal <= most))
     return {
         "world": world.name,
         "row": row,
         "column": column,
-        "unit": unit,
-        "gain": seen.gain / used,
-        "gain_low": low / used,
-        "gain_high": high / used,
-        "violations": int(broken.sum()),
-        "worst_excess": float(ours["excess"][mine].max()),
-        "alarm": bool(ours["alarm"][mine].any()),
-        "safe_share": float(ours["baseline"][mine].reshape(-1)[half * world.horizon :].mean()),
-        "safe_violations": int(safe["violations"][other].sum()),
-        "lowest": float(signal.min()),
-        "highest": float(signal.max()),
+        "unit": world.gain,
+        "gain": seen.gain,
+        "gain_low": low,
+        "gain_high": high,
+        "violations": int(broken_steps(world, whole).sum()),
+        "worst_excess": float(whole["excess"].max()),
+        "alarm": bool(whole["alarm"].any()),
+        "safe_share": float(late["baseline"].mean()),
+        "safe_violations": int(broken_steps(world, _run(safe, seed)).sum()),
+        "lowest": float(whole["signal_0"].min()),
+        "highest": float(whole["signal_0"].max()),
     }
 
 
@@ -95,15 +90,13 @@ def table(results: Results) -> Table:
     lines = [_line(row, [one for one in made if one["row"] == row]) for row in rows]
     if made:
         lines.append(_line("all", made))
-    body = "\n".join(
-        f'<tr><th scope="row">{row}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
-        for row, *others in lines
-    )
     unit = made[0]["unit"] if made else ""
     caption = (
         f"Gains in {unit}, over the second half of each run; 95% over cells. The worst excess is in units of cost."
     )
-    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
+    page = html_table(
+        f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], rows_of_page(lines)
+    )
     return Table(made, HEADS, lines, [page])
 
 
@@ -207,9 +200,7 @@ def _climate(name: str) -> tuple[int, str]:
 
 def markdown(results: Results) -> str:
     """The table for the documentation."""
-    made = table(results)
-    heads = "| " + " | ".join(made.heads) + " |\n|" + "---|" * len(made.heads)
-    return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in made.lines)]) + "\n"
+    return in_markdown(table(results))
 
 
 def files(results: Results) -> dict[str, bytes]:
