@@ -22,6 +22,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -196,7 +197,10 @@ def _definitions(path: Path, name: str) -> list[ast.stmt]:
     source = path.read_text()
     if name.rpartition(".")[2] not in source:  # reading is quicker than parsing
         return []
-    return list(_named(ast.parse(source), name.split(".")))
+    return [deepcopy(node) for node in _named(parsed(source), name.split("."))]
+
+
+parsed = cache(ast.parse)  # several faults are in one file
 
 
 def _named(scope: ast.AST, name: list[str]) -> Iterator[ast.stmt]:

@@ -18,12 +18,22 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 MOST_ARGUMENTS = 8
 """What travels together is a record."""
 
-ids = [str(path.relative_to(PACKAGE)) for path in SOURCES]
+
+@pytest.fixture(scope="module")
+def trees():
+    """The syntax tree of every file of the package, by its path."""
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in SOURCES}
+
+
+def in_which(trees, wrong):
+    """What `wrong(path, tree)` finds, by file, where it finds anything."""
+    found = {path: wrong(path, tree) for path, tree in trees.items()}
+    return {path: each for path, each in found.items() if each}
 
 
 def is_option(path, owner, name):
     """Whether the arguments of a function are options that a user sets one by one: a public name, or a command."""
-    return path.parent.name == "cli" or (owner if name == "__init__" else name) in tether.__all__
+    return path.startswith("cli/") or (owner if name == "__init__" else name) in tether.__all__
 
 
 def functions_of(tree, owner=""):
@@ -34,44 +44,51 @@ def functions_of(tree, owner=""):
         yield from functions_of(node, node.name if isinstance(node, ast.ClassDef) else owner)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_no_function_takes_more_than_eight_arguments(path):
+def test_no_function_takes_more_than_eight_arguments(trees):
     """Besides `self`, and besides the options of public functions and of commands."""
-    wide = {}
-    for owner, node in functions_of(ast.parse(path.read_text())):
-        given = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        count = len([name for name in given if name not in ("self", "cls")])
-        if count > MOST_ARGUMENTS and not is_option(path, owner, node.name):
-            wide[f"{owner}.{node.name}"] = count
-    assert wide == {}
+
+    def wide(path, tree):
+        found = {}
+        for owner, node in functions_of(tree):
+            given = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            count = len([name for name in given if name not in ("self", "cls")])
+            if count > MOST_ARGUMENTS and not is_option(path, owner, node.name):
+                found[f"{owner}.{node.name}"] = count
+        return found
+
+    assert in_which(trees, wide) == {}
 
 
-def test_no_kernel_is_imported_by_an_underscore():
+def test_no_kernel_is_imported_by_an_underscore(trees):
     """What other files use has no underscore."""
-    hidden = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tether.kernels"):
-                hidden += [f"{path.name}: {alias.name}" for alias in node.names if alias.name.startswith("_")]
-    assert hidden == []
+
+    def hidden(_, tree):
+        return [
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tether.kernels")
+            for alias in node.names
+            if alias.name.startswith("_")
+        ]
+
+    assert in_which(trees, hidden) == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_every_module_class_and_function_says_what_it_is(path):
+def test_every_module_class_and_function_says_what_it_is(trees):
     """Private helpers, magic methods and functions inside functions may go without."""
-    tree = ast.parse(path.read_text())
-    silent = [] if ast.get_docstring(tree) or not path.read_text().strip() else ["the module"]
 
-    def visit(nodes):
+    def silent(nodes):
         for node in nodes:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
                 if not ast.get_docstring(node):
-                    silent.append(node.name)
+                    yield node.name
                 if isinstance(node, ast.ClassDef):
-                    visit(node.body)
+                    yield from silent(node.body)
 
-    visit(tree.body)
-    assert silent == []
+    def unsaid(_, tree):
+        return [*([] if ast.get_docstring(tree) or not tree.body else ["the module"]), *silent(tree.body)]
+
+    assert in_which(trees, unsaid) == {}
 
 
 PUBLIC = [name for name in tether.__all__ if name != "__version__"]
@@ -108,61 +125,75 @@ def test_type_checkers_see_the_same_public_names_as_the_interpreter():
 MACHINE_PATHS = re.compile(r"""["'(\s](/(home|root|work|tmp|Users|usr|var|opt|mnt)/|[A-Za-z]:\\\\|~/)""")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_no_source_names_a_place_on_some_machine(path):
-    found = [line for line in path.read_text().splitlines() if MACHINE_PATHS.search(line)]
-    assert found == []
+def test_no_source_names_a_place_on_some_machine():
+    assert [
+        (path.relative_to(PACKAGE).as_posix(), line)
+        for path in SOURCES
+        for line in path.read_text().splitlines()
+        if MACHINE_PATHS.search(line)
+    ] == []
 
 
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_no_source_unpickles_or_evaluates(path):
+def unsafe(node):
+    """What a node does that could run code from a file, or None."""
+    match node:
+        case ast.Import(names=names):
+            return next((alias.name for alias in names if alias.name.split(".")[0] in UNSAFE), None)
+        case ast.ImportFrom(module=str(module)) if module.split(".")[0] in UNSAFE:
+            return module
+        case ast.keyword(arg="allow_pickle", value=value) if not (
+            isinstance(value, ast.Constant) and value.value is False
+        ):
+            return "allow_pickle"
+        case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+            return name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr="load"), keywords=given) if not any(
+            one.arg == "allow_pickle" for one in given
+        ):
+            return "np.load without allow_pickle=False"
+    return None
+
+
+def test_no_source_unpickles_or_evaluates(trees):
     """A saved state or a result from elsewhere must never be able to run code."""
-    wrong = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            wrong += [alias.name for alias in node.names if alias.name.split(".")[0] in UNSAFE]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in UNSAFE:
-            wrong.append(node.module)
-        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
-                wrong.append("allow_pickle")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
-            wrong.append(node.func.id)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
-            owner = node.func.value
-            if (
-                isinstance(owner, ast.Name)
-                and owner.id == "np"
-                and not any(k.arg == "allow_pickle" for k in node.keywords)
-            ):
-                wrong.append("np.load without allow_pickle=False")
-    assert wrong == []
+    assert in_which(trees, lambda _, tree: [what for node in ast.walk(tree) if (what := unsafe(node))]) == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_checks_are_not_asserts(path):
+@pytest.mark.parametrize(
+    "code",
+    ["import json, pickle", "from joblib.memory import x", "np.load(f, allow_pickle=True)", "eval(x)", "np.load(f)"],
+)
+def test_what_could_run_code_is_noticed(code):
+    assert any(unsafe(node) for node in ast.walk(ast.parse(code)))
+    assert not any(unsafe(node) for node in ast.walk(ast.parse("np.load(f, allow_pickle=False)")))
+
+
+def test_checks_are_not_asserts(trees):
     """An assert vanishes under python -O; a broken assumption must not."""
-    asserts = [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)]
-    assert asserts == []
+    asserts = in_which(trees, lambda _, tree: [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)])
+    assert asserts == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_randomness_is_always_an_argument(path):
+def test_randomness_is_always_an_argument(trees):
     """np.random.seed and the global functions are shared, order-dependent state."""
     allowed = {"Generator", "SeedSequence", "default_rng", "PCG64", "BitGenerator"}
-    used = [
-        node.attr
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Attribute)
-        and node.value.attr == "random"
-        and isinstance(node.value.value, ast.Name)
-        and node.value.value.id == "np"
-    ]
-    assert set(used) <= allowed
+
+    def shared(_, tree):
+        return [
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and node.attr not in allowed
+            and isinstance(node.value, ast.Attribute)
+            and node.value.attr == "random"
+            and isinstance(node.value.value, ast.Name)
+            and node.value.value.id == "np"
+        ]
+
+    assert in_which(trees, shared) == {}
 
 
 def test_no_compiled_or_generated_file_is_under_version_control():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planted_faults import FAULTS
-from planting import ROOT, Fault, NotFound, becomes, drop, locate, never, planted, swap
+from planting import ROOT, Fault, NotFound, becomes, drop, locate, never, parsed, planted, swap
 
 PARTS = 6
 """So that the processes that run the tests can share them."""
@@ -115,7 +115,7 @@ def test_faults_have_names_of_their_own():
 def test_every_fault_finds_its_code_and_its_test(fault):
     planted(ROOT / "src" / "tether", fault)
     file, *names = fault.test.partition("[")[0].split("::")
-    scope = ast.parse((ROOT / file).read_text())
+    scope = parsed((ROOT / file).read_text())
     for name in names:
         (scope,) = (node for node in scope.body if getattr(node, "name", None) == name)
 

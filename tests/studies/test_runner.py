@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,11 +75,23 @@ def fragile():
 
 
 @pytest.fixture(scope="module")
-def truth(tmp_path_factory):
-    """The digest of an undisturbed run in this process."""
+def undisturbed(tmp_path_factory):
+    """The folder of an undisturbed run in this process."""
     folder = tmp_path_factory.mktemp("truth")
     run_study(STUDY, folder, InProcess())
-    return books.load(folder).digest()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def truth(undisturbed):
+    """The digest of an undisturbed run."""
+    return books.load(undisturbed).digest()
+
+
+@pytest.fixture
+def finished(undisturbed, tmp_path):
+    """A copy of the folder of an undisturbed run."""
+    return Path(shutil.copytree(undisturbed, tmp_path / "finished"))
 
 
 def test_a_second_run_keeps_everything_and_repeats_nothing(tmp_path, truth):
@@ -93,9 +106,8 @@ def test_a_second_run_keeps_everything_and_repeats_nothing(tmp_path, truth):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign", "half-written", "gone"])
-def test_damaged_work_is_redone_and_the_rest_is_kept(tmp_path, truth, damage):
-    run_study(STUDY, tmp_path, InProcess())
-    part, other = sorted((tmp_path / "runs").iterdir())[:2]
+def test_damaged_work_is_redone_and_the_rest_is_kept(finished, truth, damage):
+    part, other = sorted((finished / "runs").iterdir())[:2]
     if damage == "truncated":
         part.write_bytes(part.read_bytes()[:-100])
     elif damage == "empty":
@@ -106,16 +118,15 @@ def test_damaged_work_is_redone_and_the_rest_is_kept(tmp_path, truth, damage):
         part.rename(part.with_name(f".{part.name}{storage.UNFINISHED}"))
     else:
         part.unlink()
-    done = run_study(STUDY, tmp_path, InProcess())
+    done = run_study(STUDY, finished, InProcess())
     assert (done.ran, done.kept) == (1, 5)
-    assert books.load(tmp_path).digest() == truth
-    assert len(list((tmp_path / "runs").iterdir())) == 6
+    assert books.load(finished).digest() == truth
+    assert len(list((finished / "runs").iterdir())) == 6
 
 
-def test_results_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
-    run_study(STUDY, tmp_path, InProcess())
+def test_results_of_other_code_are_not_mixed_in(finished, monkeypatch):
     monkeypatch.setattr(runner, "CODE", "another version")
-    assert run_study(STUDY, tmp_path, InProcess()).ran == 6
+    assert run_study(STUDY, finished, InProcess()).ran == 6
 
 
 def test_every_source_that_numbers_depend_on_is_in_the_hash(monkeypatch):
@@ -129,13 +140,12 @@ def test_every_source_that_numbers_depend_on_is_in_the_hash(monkeypatch):
     assert {"lab/episodes.py", "check/monitor.py", "problem/problem.py", "records.py"} <= set(read)
 
 
-def test_a_stale_run_is_not_counted_when_its_successor_fails(tmp_path, monkeypatch):
-    run_study(STUDY, tmp_path, InProcess())
+def test_a_stale_run_is_not_counted_when_its_successor_fails(finished, monkeypatch):
     kind = fragile()
     monkeypatch.setattr(runner, "CODE", "another version")
     monkeypatch.setitem(registry.AGENTS.shipped, "slucb-qvi", lambda: kind)
-    done = run_study(STUDY, tmp_path, InProcess())
-    assert [seed for _, seed in books.load(tmp_path).missing] == [failure.seed for failure in done.failures] == [1]
+    done = run_study(STUDY, finished, InProcess())
+    assert [seed for _, seed in books.load(finished).missing] == [failure.seed for failure in done.failures] == [1]
 
 
 def test_a_worker_with_other_code_refuses_instead_of_mixing_its_numbers_in(tmp_path, monkeypatch):

@@ -19,10 +19,7 @@ from tether.cli.serve import serve, token
 from tether.errors import TetherError, nearest
 
 if TYPE_CHECKING:
-    from tether.cli.study import Conducted
     from tether.lab.books import Results
-    from tether.lab.engines import Engine
-    from tether.lab.specs import Study
 
 app = typer.Typer(
     name="tether",
@@ -111,6 +108,7 @@ def reproduce(
     if figure not in (known := [*_studies(), "all"]):
         raise typer.BadParameter(f"there is no {figure!r}{nearest(figure, known)}")
     with output.plain_failures(debug):
+        from tether.cli.study import conduct, show
         from tether.lab import specs
         from tether.lab.engines import make_engine
 
@@ -128,9 +126,7 @@ def reproduce(
                 from tether.lab.studies import league
 
                 study = league.prepared(study, folder, made, quick, agent or [])
-            conducted.append(_conduct(study.narrowed(agent or (), ()), folder, made, figures))
-        from tether.cli.study import show
-
+            conducted.append(conduct(study.narrowed(agent or (), ()), folder, made, figures))
         show(conducted, merged=len(conducted) > 1, json=json)
 
 
@@ -152,19 +148,11 @@ def run(
         from tether.lab import specs
 
         study = specs.find(spec).resized(quick=quick, first_seed=seed)
+        from tether.cli.study import conduct, show
         from tether.lab.engines import make_engine
 
-        done = _conduct(study, _folder(out, study.name, quick), make_engine(engine, workers, address), figures)
-        from tether.cli.study import show
-
+        done = conduct(study, _folder(out, study.name, quick), make_engine(engine, workers, address), figures)
         show([done], merged=False, json=json)
-
-
-def _conduct(study: "Study", folder: Path, engine: "Engine", figures: bool) -> "Conducted":
-    """Check cheaply, then run."""
-    from tether.cli.study import conduct
-
-    return conduct(study, folder, engine, figures)
 
 
 @app.command()

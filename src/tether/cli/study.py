@@ -24,20 +24,20 @@ EVERY = 5.0
 
 
 class Lines(Listener):
-    """Plain lines: one now and then, with the time left."""
+    """Progress as plain lines, every few seconds, with the time left."""
 
     def __init__(self) -> None:
         self._name, self._total, self._kept, self._done = "", 0, 0, 0
         self._began = self._spoke = 0.0
 
     def started(self, study: Study, total: int, kept: int) -> None:
-        """Say how much there is to do."""
+        """Print how many runs there are."""
         self._name, self._total, self._kept, self._done = study.name, total, kept, 0
         self._began = self._spoke = time.monotonic()
         notice(f"{study.name}: {total} runs of {study.episodes} episodes, {kept} of them finished before")
 
     def finished(self, unit: Unit, seconds: float) -> None:
-        """Count, and speak every few seconds."""
+        """Count, and print a line every few seconds."""
         self._done += 1
         now = time.monotonic()
         if now - self._spoke >= EVERY:
@@ -46,7 +46,7 @@ class Lines(Listener):
             notice(f"{self._name}: {self._kept + self._done} of {self._total} runs, about {left:.0f} s left")
 
     def failed(self, failure: Failure) -> None:
-        """Say it at once."""
+        """Print it at once."""
         notice(_failure_line(failure))
 
 
@@ -83,7 +83,7 @@ class Bars(Listener):
         self._study = self._progress.add_task(f"{study.name} (runs)", total=total, completed=kept)
 
     def advanced(self, unit: Unit, episodes: int) -> None:
-        """Move the run's bar; make it on first sight."""
+        """Move the run's bar; create it first if it is new."""
         key = (unit.info.key, unit.seed)
         if key not in self._runs:
             self._runs[key] = self._progress.add_task(f"  {unit.title}", total=unit.episodes)
@@ -101,7 +101,7 @@ class Bars(Listener):
         self._progress.console.print(_failure_line(failure), markup=False)
 
     def ended(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the bars from the terminal."""
         self._progress.stop()
 
 

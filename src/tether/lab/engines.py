@@ -25,7 +25,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 AHEAD = 2
 """Units that a worker holds: the one it works on, and the next, so that it never waits for the parent."""
 FALSE_STARTS = 3
-"""Workers that may die in a row without a single result before the engine gives up."""
+"""Workers that may die in a row without any result before the engine gives up."""
 
 
 class WorkerDied(TetherError):
@@ -69,7 +69,7 @@ class InProcess:
 
 
 class _Worker:
-    """One spawned process with a pipe of its own, so that its death is noticed and blamed on the right unit."""
+    """One spawned process with a pipe of its own, so that its death is noticed and the lost unit is known."""
 
     def __init__(self, task: Task) -> None:
         context = multiprocessing.get_context("spawn")
@@ -82,7 +82,7 @@ class _Worker:
 
     def give(self, index: int, unit: Any) -> None:
         self.held.append(index)
-        with suppress(OSError):  # a dead worker is found out when its answer is awaited
+        with suppress(OSError):  # a dead worker is noticed when its answer is read
             self.pipe.send((index, unit))
 
     def stop(self) -> None:
@@ -115,9 +115,9 @@ class Local:
                         kind, index, content = worker.pipe.recv()
                     except (EOFError, OSError):
                         deaths += 1
-                        yield from self._bury(worker, crew, waiting, task, deaths)
+                        yield from self._replace(worker, crew, waiting, task, deaths)
                         continue
-                    if kind == "told":
+                    if kind == "progress":
                         tell(index, content)
                         continue
                     deaths = 0
@@ -127,10 +127,10 @@ class Local:
             for worker in crew:
                 worker.stop()
 
-    def _bury(
+    def _replace(
         self, worker: _Worker, crew: list[_Worker], waiting: deque[int], task: Task, deaths: int
     ) -> Iterator[tuple[int, Any]]:
-        """Blame the unit that the dead worker was on, hand back the one it had not begun, and hire another."""
+        """Report the unit that a dead worker was running, queue the one it had not begun, start another worker."""
         worker.stop()
         crew.remove(worker)
         if deaths >= FALSE_STARTS:
@@ -147,25 +147,25 @@ class Local:
 
 
 def _ready(crew: list[_Worker]) -> list[_Worker]:
-    """Workers that have something to say, or have died (which also makes the pipe readable)."""
+    """Workers whose pipe can be read: they sent a message, or have died."""
     said = set(wait([worker.pipe for worker in crew if worker.held], timeout=1.0))
     return [worker for worker in crew if worker.pipe in said]
 
 
 def _serve(task: Task, pipe: Connection) -> None:
-    """The life of a worker. It ends when the parent closes the pipe or dies."""
+    """Run units until the parent closes the pipe or dies."""
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # standard output belongs to the parent
     with suppress(EOFError, OSError):
         while True:
             index, unit = pipe.recv()
-            result = task(unit, lambda done, index=index: pipe.send(("told", index, done)))  # type: ignore[misc]
+            result = task(unit, lambda done, index=index: pipe.send(("progress", index, done)))  # type: ignore[misc]
             pipe.send(("done", index, result))
     os._exit(0)
 
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Spawned processes read these when they load their BLAS; afterwards it would be too late."""
+    """Set the number of BLAS threads for spawned processes, which read it once, when they load the library."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -180,7 +180,7 @@ def _one_thread_each() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Children inherit it: Ctrl-C is the parent's to handle."""
+    """Start children that ignore Ctrl-C, which the parent handles."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -103,7 +103,7 @@ def _template(name: str) -> str:
 
 
 def _summary(part: Part, *, named: bool) -> str:
-    """What a reader should know who reads nothing else."""
+    """A summary of the page."""
     text = part.summary
     if part.claims:
         text += f" {sum(claim.holds for claim in part.claims)} of {len(part.claims)} claims hold."
@@ -142,7 +142,7 @@ def _study(part: Part, *, alone: bool) -> str:
 
 
 def _missing(results: Results) -> str:
-    """Runs that the spec asks for and the folder lacks are said, not hidden."""
+    """List the runs that the spec asks for and the folder lacks."""
     if not results.missing:
         return ""
     named = "; ".join(f"{label}, seed {seed}" for label, seed in results.missing[:5])
@@ -152,7 +152,7 @@ def _missing(results: Results) -> str:
 
 
 def _claims(part: Part) -> str:
-    """Verdicts that do not rest on colour alone."""
+    """Verdicts in words and symbols, not in colour alone."""
     if not part.claims:
         return ""
     good, bad = '<span class="badge good">✓ Holds here</span>', '<span class="badge bad">✗ Does not hold</span>'
@@ -243,7 +243,7 @@ def _reproduce(results: Results) -> str:
 
 
 def commands(results: Results) -> str:
-    """What to type to get these numbers again; a study of one's own needs its spec first."""
+    """The commands that reproduce these numbers; a user's own study needs its spec first."""
     study = Study.model_validate(results.spec)
     run = f"tether run {study.name}.toml    # the spec below, saved under this name"
     if study.name in shipped():

@@ -182,7 +182,7 @@ def _world(name: str, options: str, episodes: int, seed: int) -> World:
 
 
 def _check_code(unit: Unit) -> None:
-    """Refuse to mix: another machine may have another Tether, or the sources may have changed under a running study."""
+    """Refuse to run with other sources: another machine may have another version, or files changed during the study."""
     for name, here in (("code", CODE), ("kernel", KERNEL)):
         if unit.metadata[name] != here:
             raise TetherError(
@@ -192,7 +192,7 @@ def _check_code(unit: Unit) -> None:
 
 
 class _Clock:
-    """Times blocks of episodes, and passes progress on, though not too often."""
+    """Times blocks of episodes, and limits how often progress is reported."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self._tell, self._unsaid = tell, 0
@@ -258,7 +258,7 @@ def _write_manifest(study: Study, infos: list[CellInfo], folder: Path) -> None:
 
 
 def _is_finished(unit: Unit, folder: Path) -> bool:
-    """Whether a whole part of this very cell, seed and code is on disk."""
+    """Whether the complete results of this cell, seed and code are on disk."""
     path = folder / RUNS / unit.info.part(unit.seed)
     found = books.part_metadata(path) if path.is_file() else None
     if found is None:
@@ -268,7 +268,7 @@ def _is_finished(unit: Unit, folder: Path) -> bool:
 
 
 def _take(unit: Unit, outcome: Outcome | TetherError, done: StudyRun, listener: Listener) -> None:
-    """Put a run in its place, or write down how it failed."""
+    """Write a finished run to its file, or the traceback of a failed one."""
     name = unit.info.part(unit.seed)
     trace = done.folder / FAILURES / name.replace(".parquet", ".txt")
     if isinstance(outcome, Outcome) and not outcome.error:

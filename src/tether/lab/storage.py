@@ -10,7 +10,7 @@ from tether.files import UNFINISHED, written_whole
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: two runs in one folder are then the user's own care
+except ImportError:  # not a POSIX system: two runs in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
 REASONS = {
@@ -27,7 +27,7 @@ REASONS = {
 
 @contextmanager
 def plain_errors(path: Path) -> Iterator[None]:
-    """Turn an operating-system error into one sentence and the way out."""
+    """Turn an error of the operating system into a sentence that says what to do."""
     try:
         yield
     except OSError as error:
@@ -38,7 +38,7 @@ def plain_errors(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and see that it can be written to."""
+    """Create a folder and check that it is writable."""
     with plain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe{UNFINISHED}"
@@ -53,7 +53,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Clear what a killed process left half written."""
+    """Delete files that a killed process left half written."""
     for leftover in folder.glob(f".*{UNFINISHED}"):
         with suppress(OSError):
             leftover.unlink()
@@ -61,7 +61,7 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second run; the system lets go of it even on kill -9."""
+    """Lock the folder against a second run; the system releases the lock even on kill -9."""
     if fcntl is None:
         yield
         return
