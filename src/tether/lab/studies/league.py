@@ -47,8 +47,8 @@ from tether.lab.view import Claim, Picture, Table, View, counted, html_table
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, MisspecifiedMDP, Streams
 from tether.records import Array
 
-GRID = (0.03, 0.1, 0.3, 3.0)
-"""The scales that rivals are tuned over. All share it; 1 is the theorem and has a row of its own."""
+GRID = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""The scales that rivals are tuned over. All share it. Where 1 is the best, the theorem's row is the tuned one, too."""
 
 UNTOLD = ("dosing-twin", "heating-twin", "ad-load-twin")
 """Worlds whose costs are not linear, which their learners are not told: no theorem speaks of them."""
@@ -238,7 +238,7 @@ def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> 
             title = row_for(name).title
             agents.append({"name": name, "label": title, "only": labels})
             chosen = {label: scales[name, label] for label in labels if (name, label) in scales}
-            for scale in sorted(set(chosen.values())):
+            for scale in sorted(set(chosen.values()) - {1.0}):
                 where = [label for label in labels if chosen.get(label) == scale]
                 agents.append(
                     {"name": name, "label": f"{title} × {scale:g}", "options": {"scale": scale}, "only": where}
