@@ -315,7 +315,7 @@ BLOCK = 2000
 
 
 class Interval(NamedTuple):
-    """A mean over seeds with its bootstrap interval; each is a number, or a curve (...,)."""
+    """A mean over seeds with its interval; each is a number, or a curve (...,)."""
 
     mean: Array
     low: Array

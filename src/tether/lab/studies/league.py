@@ -19,7 +19,7 @@ import numpy as np
 
 from tether.agents.relatives import Row, Track, methods
 from tether.errors import TetherError
-from tether.lab.books import Cell, Results, interval, load, per_seed
+from tether.lab.books import Cell, Interval, Results, interval, load, per_seed
 from tether.lab.cells import build_agent, build_world, places_of
 from tether.lab.engines import Engine
 from tether.lab.plots import (
@@ -258,14 +258,29 @@ def prepared(study: Study, folder: Path, engine: Engine, quick: bool, only: Sequ
 
 @lru_cache(maxsize=2)
 def rows_of(results: Results) -> list[dict[str, Any]]:
-    """A row per finished cell. Tables and pictures share them, because intervals take time."""
-    return [row(cell, results) for cell in results.finished]
+    """A row per finished cell, which says whether it is its method's tuned one: also the theorem's is, where 1 is the
+    best scale. Tables and pictures share them."""
+    rows = [row(cell, results) for cell in results.finished]
+    scaled = {(one["world"], one["method"]) for one in rows if one["scale"] != 1.0}
+    for one in rows:
+        rival = one["method"] not in FRAMES and results.study != AXES
+        one["tuned"] = one["scale"] != 1.0 or (rival and (one["world"], one["method"]) not in scaled)
+    return rows
+
+
+def over_seeds(values: Array) -> Interval:
+    """Mean and Student's 95 % interval of (n,): a bootstrap's would be too short with few seeds. One seed has none."""
+    from scipy.special import stdtrit
+
+    mean, n = values.mean(), len(values)
+    half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n) if n > 1 else np.array(np.nan)
+    return Interval(mean, mean - half, mean + half)
 
 
 def row(cell: Cell, results: Results) -> dict[str, Any]:
     """One method in one world."""
     about, violations, own = row_for(cell.agent), per_seed(cell, "violations"), broken(cell)
-    regret, seconds = interval(per_seed(cell, "regret")), float(np.median(cell["plan_seconds"]))
+    regret, seconds = over_seeds(per_seed(cell, "regret")), float(np.median(cell["plan_seconds"]))
     horizon = 1 if about.horizon == 1 else _horizon(cell)
     return {
         "world": _world(cell),
@@ -332,7 +347,7 @@ def table(results: Results) -> Table:
         caption = (
             f"{world} (instance {here[0]['instance']}), {here[0]['episodes']:,} episodes. Regret of a run against "
             f"{best}, exact, mean and 95% interval over seeds; violations are steps whose true expected cost "
-            "exceeds τ, in all runs together. Decisions per second count the bookkeeping of the study, too."
+            "exceeds τ, in all runs together. Decisions per second of processor time, with the study's bookkeeping."
         )
         body = "\n".join(_page_row(one) for one in here)
         pages.append(html_table(f"League in {world}", caption, heads, body, words=3))
@@ -366,7 +381,8 @@ def _radius(one: dict[str, Any]) -> str:
         return {"exact": "told γ*", "none": "none"}[origin]
     tuned = "tuned" in (origin, one["value_radius_origin"])
     whose = f"tuned × {one['scale']:g}" if one["scale"] != 1.0 else "tuned" if tuned else "theorem"
-    return whose + (", certifies nothing" if origin == "none" else "")
+    best = "; no scale is better" if one["tuned"] and one["scale"] == 1.0 else ""
+    return whose + (", certifies nothing" if origin == "none" else "") + best
 
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
@@ -521,6 +537,27 @@ def anchor_claims(folder: Path) -> list[Claim]:
     return made
 
 
+def anchors_markdown(folder: Path) -> str:
+    """The anchors for the documentation: badges with both numbers, and ROFUL's regret over everybody's."""
+    found = list(badges(folder))
+    lines = ["| figure | player | published | here | mean regret | ROFUL over it | trials without a violation |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for task, anchor, played, value in found:
+        rival = next((v for t, _, _, v in found if t[::2] == task[::2] and t.player == "ROFUL"), float("nan"))
+        published = anchor.published.get(task.player)
+        cells = (
+            f"{anchor.title}, {_shown(anchor)}, T = {task.rounds:,}",
+            task.player,
+            "" if published is None else f"{published:,g}",
+            _digits(value),
+            _digits(float(played.regret[:, -1].mean())),
+            "" if np.isnan(rival) else f"{rival / value:.2f}",
+            f"{int((played.violations == 0).sum())} of {anchor.trials}",
+        )
+        lines.append(_plain(f"| {' | '.join(cells)} |"))
+    return "\n".join(lines)
+
+
 def _equal(found: Sequence[tuple[Task, Anchor, Played, float]], task: Task, rival: float) -> str:
     """ROFUL's number over ours where ours is given ROFUL's radii."""
     same = [
@@ -630,7 +667,7 @@ def profile_chart(results: Results) -> Chart:
         ("theorem", "By their theorems", True),
         ("tuned", "Rivals tuned on other seeds", False),
     ):
-        shown = [one for one in rows if (one["scale"] == 1.0) == theorem or one["method"] in FRAMES]
+        shown = [one for one in rows if (one["scale"] == 1.0 if theorem else one["tuned"]) or one["method"] in FRAMES]
         panels.append(
             Panel(
                 key=key,
@@ -702,7 +739,7 @@ def overall(results: Results, dpi: int) -> bytes:
     rows = rows_of(results)
     floor, dots = _relative(rows), []
     for method, tuned in dict.fromkeys((one["method"], one["scale"] != 1.0) for one in rows):
-        mine = [one for one in rows if (one["method"], one["scale"] != 1.0) == (method, tuned)]
+        mine = [one for one in rows if one["method"] == method and (one["tuned"] if tuned else one["scale"] == 1.0)]
         share = sum(one["broken_runs"] for one in mine) / sum(one["seeds"] for one in mine)
         regret = float(np.mean([one["regret_mean"] / floor[one["world"]] for one in mine if one["world"] in floor]))
         title = row_for(method).title + (", tuned" if tuned else "") + f" ({counted(len(mine), 'world')})"
@@ -836,9 +873,9 @@ def _pareto_panel(ax: Any, world: str, here: Sequence[dict[str, Any]], methods: 
     for column in dict.fromkeys(x for _, x, _ in dots):
         places = sorted({(y, methods.index(one["method"]) + 1) for one, x, y in dots if x == column})
         across, _ = to_axes.transform((column, low))
-        heights = spread([float(to_axes.transform((column, y))[1]) for y, _ in places], 0.036)
-        for (y, label), height in zip(places, heights, strict=True):
-            at = float(to_axes.transform((column, y))[1])
+        ats = [float(to_axes.transform((column, y))[1]) for y, _ in places]
+        heights = [0.96 * height for height in spread([at / 0.96 for at in ats], 0.0375)]  # clear of the title
+        for (_, label), at, height in zip(places, ats, heights, strict=True):
             ax.plot([across + 0.01, across + 0.022], [at, height], color=QUIET, lw=0.4, transform=ax.transAxes)
             ax.text(across + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
     ax.set_title(world, loc="left", fontsize=10, fontweight="bold")
