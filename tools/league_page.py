@@ -22,7 +22,7 @@ HEAD = """# The league's tables
 
 Written by `python tools/league_page.py` from a run of `{command}`; [The league](league.md) says what is compared.
 Regret: mean and 95 % interval (Student's t) over seeds. Violations: steps whose true expected cost is over τ, in all
-runs together; runs: in how many. Own constraint broken: in steps, or in episodes where a method or a world limits those.
+runs together; runs: in how many. Own constraint broken: in steps, or in episodes where a method or a world limits them.
 Decisions per second are of processor time, and count the bookkeeping of the study, too. Every cell is made by
 
     {command} --agent NAME --world "TITLE OF THE TABLE"

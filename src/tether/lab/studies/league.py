@@ -473,12 +473,14 @@ def markdown(results: Results) -> str:
 
 
 def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Who is in these rows: what each promises, what it is told, where its rule was read, and its anchor."""
-    lines = ["| method | promises | told beside the Problem | rule read in | anchor |", "|---|---|---|---|---|"]
+    """Who is in these rows: what each promises and is told, where its rule was read, how it differs, its anchor."""
+    lines = ["| method | promises | told beside the Problem | rule read in | differs from it | anchor |"]
+    lines += ["|---|---|---|---|---|---|"]
     for method in dict.fromkeys(one["method"] for one in rows):
         about = row_for(method)
-        cells = f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told
-        lines.append(_plain(f"| {' | '.join(cells)} | {about.source} | {about.anchor} |"))
+        cells = [f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told]
+        cells += [about.source, "; ".join(about.deviations), about.anchor]
+        lines.append(_plain(f"| {' | '.join(cells)} |"))
     return "\n".join(lines)
 
 
