@@ -44,6 +44,7 @@ def main(out: Path) -> None:
         parts += [f"## {TITLES[study]}", league.markdown(one).strip()]
         for picture in (one.folder / "figures").glob(f"{study}*.png"):
             shutil.copy(picture, DOCS / picture.name)
+    shutil.copy(results["league"].folder / "figures" / "anchor-hutchinson-large-b.png", DOCS / "league-anchors.png")
     text = re.sub(r"(?<=[γθμ])\*", r"\\*", "\n\n".join(parts))  # a star, not emphasis
     (DOCS / "league-tables.md").write_text(text + "\n", "utf-8")
 

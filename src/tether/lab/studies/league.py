@@ -19,7 +19,7 @@ import numpy as np
 
 from tether.agents.relatives import Row, Track, methods
 from tether.errors import TetherError
-from tether.lab.books import Cell, Interval, Results, interval, load, per_seed
+from tether.lab.books import Cell, Interval, Results, interval, load, paired, per_seed
 from tether.lab.cells import build_agent, build_world, places_of
 from tether.lab.engines import Engine
 from tether.lab.plots import (
@@ -447,8 +447,10 @@ def files(results: Results) -> dict[str, bytes]:
 
 
 def markdown(results: Results) -> str:
-    """The table for the documentation: a section per world, with who cannot play there and why."""
-    rows, lines, absent = table(results).rows, [], absentees(results)
+    """The tables for the documentation: each rival against ours, then a section per world, with who cannot play there
+    and why."""
+    rows, absent = table(results).rows, absentees(results)
+    lines = [] if results.study == AXES else ["### Each rival against Tether", "", duels_markdown(results), ""]
     for world in _places(rows):
         here = [one for one in rows if one["world"] == world]
         own = "episodes over the budget" if here[0]["limits"] == "episode" else "own constraint broken"
@@ -481,6 +483,32 @@ def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
         cells = [f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told]
         cells += [about.source, "; ".join(about.deviations), about.anchor]
         lines.append(_plain(f"| {' | '.join(cells)} |"))
+    return "\n".join(lines)
+
+
+def duels_markdown(results: Results) -> str:
+    """Each rival against SLUCB-QVI with its defaults, in the worlds of both."""
+    cells = {(cell.agent_label, _world(cell)): cell for cell in results.finished}
+    ours = {_world(cell): cell for cell in results.finished if cell.agent == "slucb-qvi"}
+    lines = [
+        "Tether is SLUCB-QVI with its defaults. Of the worlds of both: in how many the rival broke the world's limit, "
+        "and in how many of the others it earned more than Tether, as much (the 95 % interval of the difference, seed "
+        "by seed, holds 0), or less.",
+        "",
+        "| rival | worlds | broke the limit in | of the others: earned more in | as much | less |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = [one for one in rows_of(results) if one["method"] not in FRAMES and one["world"] in ours]
+    for method, tuned in dict.fromkeys((one["method"], tuned) for one in rows for tuned in (False, True)):
+        mine = [one for one in rows if one["method"] == method and (one["tuned"] if tuned else one["scale"] == 1.0)]
+        found = {"broke": 0, "more": 0, "level": 0, "less": 0}
+        for one in mine:
+            theirs, own = paired(cells[one["agent"], one["world"]], ours[one["world"]], "value")
+            _, low, high = over_seeds((theirs - own).sum(axis=1))
+            won = "more" if low > 0.0 else "less" if high < 0.0 else "level"
+            found["broke" if one["broken"] else won] += 1
+        title = _plain(row_for(method).title) + ", tuned" * tuned
+        lines.append(f"| {title} | {len(mine)} | {' | '.join(map(str, found.values()))} |")
     return "\n".join(lines)
 
 
@@ -753,20 +781,32 @@ def overall(results: Results, dpi: int) -> bytes:
         low, high = min(y for _, y, *_ in dots), max(y for _, y, *_ in dots)
         ax.set(xlim=(-0.03, 1.06), ylim=(low - 0.1 * (high - low), high + 0.1 * (high - low)))
         ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
-        for x in dict.fromkeys(x for x, *_ in dots):
-            here = [(place, dot) for place, dot in enumerate(dots, start=1) if dot[0] == x]
-            heights = spread([(dot[1] - low) / (high - low) for _, dot in here], 0.032)
-            for (place, (_, y, _, method, filled)), height in zip(here, heights, strict=True):
-                hue, ours, at = _hue(method), method in OWN_METHODS, low + height * (high - low)
-                ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=11 if ours else 7, zorder=3)
-                ax.plot([x + 0.008, x + 0.018], [y, at], color=QUIET, lw=0.4)
-                weight = "bold" if ours else "normal"
-                ax.text(x + 0.02, at, str(place), fontsize=7.5, color=INK, va="center", fontweight=weight)
+        for x, y, _, method, filled in dots:
+            hue, size = _hue(method), 11 if method in OWN_METHODS else 7
+            ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
+        _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
         ax.set_xlabel("share of runs that broke the world's limit at least once (filled: certified by its theorem)")
         ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
         marks = [Line2D([], [], linestyle="", label=f"{place}  {dot[2]}") for place, dot in enumerate(dots, start=1)]
         figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
         return _png(figure, dpi)
+
+
+def _number_dots(ax: Any, dots: Sequence[tuple[float, float, int]]) -> None:
+    """A number beside each dot (x, y, number); those of dots that are close to each other are pushed apart."""
+    to_axes = ax.transData + ax.transAxes.inverted()
+    columns: list[list[tuple[float, float, int]]] = []
+    placed = {(*to_axes.transform((x, y)).tolist(), label) for x, y, label in dots}
+    for x, y, label in sorted(placed):
+        if not columns or x - columns[-1][0][0] >= 0.025:
+            columns.append([])
+        columns[-1].append((x, y, label))
+    for column in columns:
+        right = max(x for x, _, _ in column)
+        heights = [0.96 * height for height in spread([y / 0.96 for _, y, _ in column], 0.035)]  # clear of the title
+        for (x, y, label), height in zip(column, heights, strict=True):
+            ax.plot([x + 0.01, right + 0.022], [y, height], color=QUIET, lw=0.4, transform=ax.transAxes)
+            ax.text(right + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
 
 
 def _png(figure: Any, dpi: int) -> bytes:
@@ -871,15 +911,7 @@ def _pareto_panel(ax: Any, world: str, here: Sequence[dict[str, Any]], methods: 
     ax.set_xlim(-0.15 * unit, 10.0 * max([1.0, *(x for _, x, _ in dots)]))
     low, high = min(0.0, *(y for *_, y in dots)), max(1.0, *(y for *_, y in dots))
     ax.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
-    to_axes = ax.transData + ax.transAxes.inverted()
-    for column in dict.fromkeys(x for _, x, _ in dots):
-        places = sorted({(y, methods.index(one["method"]) + 1) for one, x, y in dots if x == column})
-        across, _ = to_axes.transform((column, low))
-        ats = [float(to_axes.transform((column, y))[1]) for y, _ in places]
-        heights = [0.96 * height for height in spread([at / 0.96 for at in ats], 0.0375)]  # clear of the title
-        for (_, label), at, height in zip(places, ats, heights, strict=True):
-            ax.plot([across + 0.01, across + 0.022], [at, height], color=QUIET, lw=0.4, transform=ax.transAxes)
-            ax.text(across + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
+    _number_dots(ax, [(x, y, methods.index(one["method"]) + 1) for one, x, y in dots])
     ax.set_title(world, loc="left", fontsize=10, fontweight="bold")
     ax.set_xlabel("episodes over the budget per run" if here[0]["limits"] == "episode" else "violations per run")
     ax.set_ylabel("regret, always a₀ = 1")
