@@ -126,9 +126,9 @@ def test_the_table_has_a_row_per_method_and_world_with_its_command(results):
 def test_rivals_are_compared_with_ours_seed_by_seed(results):
     """ROFUL by its theorem keeps the limit; given ours' values plus 1 it earns more, with a violation it broke it."""
 
-    def compared(**columns):
+    def compared(agent="roful", **columns):
         def changed(cell):
-            theorem = cell.agent == "roful" and cell.cost_radius_origin == "theorem"
+            theorem = cell.agent == agent and cell.cost_radius_origin == "theorem"
             return replace(cell, columns={**cell.columns, **columns}) if theorem else cell
 
         text = league.duels_markdown(replace(results, cells=tuple(map(changed, results.cells))))
@@ -137,9 +137,10 @@ def test_rivals_are_compared_with_ours_seed_by_seed(results):
     ours = next(cell for cell in results.cells if cell.agent == "slucb-qvi")
     others = next(cell for cell in results.cells if cell.agent == "slucb-qvi" and cell is not ours)
     above = np.maximum(ours["value"], others["value"]) + 1.0
-    assert compared(value=above) == "| ROFUL | 2 | 0 | 2 | 0 | 0 |"
-    assert compared(value=-above) == "| ROFUL | 2 | 0 | 0 | 0 | 2 |"
-    assert compared(violations=np.ones((2, 60))) == "| ROFUL | 2 | 2 | 0 | 0 | 0 |"
+    assert compared(value=above) == "| ROFUL | 2 | 0 | 0 | 2 | 0 | 0 |"
+    assert compared(value=-above) == "| ROFUL | 2 | 0 | 0 | 0 | 0 | 2 |"
+    assert compared(violations=np.ones((2, 60))) == "| ROFUL | 2 | 2 | 0 | 0 | 0 | 0 |"
+    assert compared("slucb-qvi", violations=np.ones((2, 60)), value=above).startswith("| ROFUL | 2 | 0 | 2 |")
 
 
 def test_the_page_and_the_pictures_can_be_made(results):
