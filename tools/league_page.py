@@ -21,9 +21,9 @@ TITLES = {
 HEAD = """# The league's tables
 
 Written by `python tools/league_page.py` from a run of `{command}`; [The league](league.md) says what is compared.
-Regret: mean and 95 % interval over seeds. Violations: steps whose true expected cost is over τ, in all runs
-together; runs: in how many. Own constraint broken: in steps, or in episodes where a method or a world limits those.
-Every cell is made by
+Regret: mean and 95 % interval (Student's t) over seeds. Violations: steps whose true expected cost is over τ, in all
+runs together; runs: in how many. Own constraint broken: in steps, or in episodes where a method or a world limits them.
+Decisions per second are of processor time, and count the bookkeeping of the study, too. Every cell is made by
 
     {command} --agent NAME --world "TITLE OF THE TABLE"
 
@@ -37,11 +37,14 @@ def main(out: Path) -> None:
     quick = " --quick" if any(folder.name.endswith("-quick") for folder in found.values()) else ""
     results = {study: load(folder) for study, folder in found.items()}
     rows = [row for one in results.values() for row in league.table(one).rows]
-    parts = [HEAD.format(command="tether reproduce league" + quick), "## Methods", league.methods_markdown(rows)]
+    parts = [HEAD.format(command="tether reproduce league" + quick)]
+    parts += ["## Anchors", league.anchors_markdown(results["league"].folder / "anchors")]
+    parts += ["## Methods", league.methods_markdown(rows)]
     for study, one in results.items():
         parts += [f"## {TITLES[study]}", league.markdown(one).strip()]
         for picture in (one.folder / "figures").glob(f"{study}*.png"):
             shutil.copy(picture, DOCS / picture.name)
+    shutil.copy(results["league"].folder / "figures" / "anchor-hutchinson-large-b.png", DOCS / "league-anchors.png")
     text = re.sub(r"(?<=[γθμ])\*", r"\\*", "\n\n".join(parts))  # a star, not emphasis
     (DOCS / "league-tables.md").write_text(text + "\n", "utf-8")
 

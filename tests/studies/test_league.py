@@ -65,9 +65,31 @@ def results(tmp_path_factory):
 def test_a_rival_enters_where_it_fits_by_its_theorem_and_tuned(results):
     entered = [agent for agent in results.spec["agents"] if agent["name"] == "roful"]
     assert entered[0]["label"] == "ROFUL" and entered[0]["only"] == WORLDS, "ROFUL is a bandit rule"
-    assert sorted(world for agent in entered[1:] for world in agent["only"]) == WORLDS
-    assert all(agent["options"]["scale"] in league.GRID for agent in entered[1:])
-    assert {cell.cost_radius_origin for cell in results.cells if cell.agent == "roful"} == {"theorem", "tuned"}
+    scales = league.tuned_scales(load(results.folder / "tuning"))
+    tuned = {("roful", world): agent["options"]["scale"] for agent in entered[1:] for world in agent["only"]}
+    assert tuned == {key: scale for key, scale in scales.items() if key[0] == "roful" and scale != 1.0} != {}
+    origins = {cell.cost_radius_origin for cell in results.cells if cell.agent == "roful"}
+    assert origins == {"theorem", "tuned"} and set(tuned.values()) < set(league.GRID)
+
+
+def test_where_no_scale_is_better_the_theorems_row_is_the_tuned_one(results, monkeypatch, tmp_path):
+    monkeypatch.setattr(league, "tuned_scales", lambda _: {("roful", WORLDS[0]): 1.0, ("roful", WORLDS[1]): 0.3})
+    monkeypatch.setattr(league, "run_study", lambda *_: None)
+    monkeypatch.setattr(league, "load", lambda _: None)
+    entered = league.entered(STUDY, tmp_path, InProcess(), ["roful"])
+    assert [agent.only for agent in entered.agents if agent.name == "roful"] == [WORLDS, WORLDS[1:]]
+    lean = replace(results, cells=tuple(c for c in results.cells if c.agent == "slucb-qvi" or not c.options))
+    rows = league.rows_of(lean)
+    radii = {one["method"]: league._radius(one) for one in rows if one["world"] == WORLDS[0]}
+    assert radii["roful"] == "theorem; no scale is better" and radii["slucb-qvi"] == "theorem"
+    assert {one["method"] for one in rows if one["tuned"]} == {"roful", "safeopt"}
+
+
+def test_intervals_are_students():
+    """Two seeds 0 and 2: mean 1, standard error 1, and t = 12.706 with one degree of freedom."""
+    found = league.over_seeds(np.array([0.0, 2.0]))
+    np.testing.assert_allclose(found, [1.0, 1.0 - 12.7062047, 1.0 + 12.7062047], rtol=1e-8)
+    assert np.isnan(league.over_seeds(np.ones(1)).low)
 
 
 def test_tuning_uses_seeds_that_are_not_shown(results):
@@ -99,6 +121,26 @@ def test_the_table_has_a_row_per_method_and_world_with_its_command(results):
     assert next(one for one in rows if one["method"] == "safeopt")["cost_radius_origin"] == "tuned", "β = 2 is nobody's"
     content = view_of(results).files(results)["league.parquet"]
     assert pq.read_table(io.BytesIO(content)).to_pylist() == rows
+
+
+def test_rivals_are_compared_with_ours_seed_by_seed(results):
+    """ROFUL by its theorem keeps the limit; given ours' values plus 1 it earns more, with a violation it broke it."""
+
+    def compared(agent="roful", **columns):
+        def changed(cell):
+            theorem = cell.agent == agent and cell.cost_radius_origin == "theorem"
+            return replace(cell, columns={**cell.columns, **columns}) if theorem else cell
+
+        text = league.duels_markdown(replace(results, cells=tuple(map(changed, results.cells))))
+        return next(line for line in text.splitlines() if line.startswith("| ROFUL |"))
+
+    ours = next(cell for cell in results.cells if cell.agent == "slucb-qvi")
+    others = next(cell for cell in results.cells if cell.agent == "slucb-qvi" and cell is not ours)
+    above = np.maximum(ours["value"], others["value"]) + 1.0
+    assert compared(value=above) == "| ROFUL | 2 | 0 | 0 | 2 | 0 | 0 |"
+    assert compared(value=-above) == "| ROFUL | 2 | 0 | 0 | 0 | 0 | 2 |"
+    assert compared(violations=np.ones((2, 60))) == "| ROFUL | 2 | 2 | 0 | 0 | 0 | 0 |"
+    assert compared("slucb-qvi", violations=np.ones((2, 60)), value=above).startswith("| ROFUL | 2 | 0 | 2 |")
 
 
 def test_the_page_and_the_pictures_can_be_made(results):
@@ -355,6 +397,7 @@ def test_anchors_are_kept_and_not_played_again(tmp_path, monkeypatch):
     (chart,) = league.anchor_charts(tmp_path)
     assert [curve.name for curve in chart.panels[0].series] == list(small["circulant"].players)
     assert league.anchor_claims(tmp_path) == [], "a quick look reproduces nothing"
+    assert "| HPLC-LUCB, as coded | 30,683 |" in league.anchors_markdown(tmp_path)
 
 
 def judged(monkeypatch, **values):

@@ -45,7 +45,7 @@ COLUMNS: dict[Per, tuple[str, ...]] = {
         "optimism",  # V_1^k − V*_1; negative means that optimism failed
         "length",  # mean certified length α of the played actions
         "baseline",  # share of steps that played the safe action
-        "plan_seconds",  # wall time per episode, averaged over a block; the only column that is not reproducible
+        "plan_seconds",  # processor time per episode, averaged over a block; the only column that is not reproducible
     ),
     "unit": (
         "success",  # share of the unit's ended trajectories that reached the goal
@@ -59,7 +59,7 @@ COLUMNS: dict[Per, tuple[str, ...]] = {
         "planned_worst_cost",  # the same over every (step, state) of every plan made in the unit
         "baseline",  # mean probability of the safe action
         "plans",  # plans made
-        "plan_seconds",  # wall time of the unit; not reproducible
+        "plan_seconds",  # processor time of the unit; not reproducible
     ),
     "step": (
         "reward",  # the environment's own
@@ -315,7 +315,7 @@ BLOCK = 2000
 
 
 class Interval(NamedTuple):
-    """A mean over seeds with its bootstrap interval; each is a number, or a curve (...,)."""
+    """A mean over seeds with its interval; each is a number, or a curve (...,)."""
 
     mean: Array
     low: Array

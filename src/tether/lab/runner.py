@@ -192,20 +192,20 @@ def _check_code(unit: Unit) -> None:
 
 
 class _Clock:
-    """Times blocks of episodes, and limits how often progress is reported."""
+    """Takes the processor time of blocks of episodes, and limits how often progress is reported."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self._tell, self._unsaid = tell, 0
-        self._last = self._said = time.perf_counter()
+        self._last, self._said = time.process_time(), time.perf_counter()
         self.per_episode: list[Array] = []
 
     def progress(self, done: int) -> None:
         """`done` more episodes were played."""
-        now = time.perf_counter()
+        now = time.process_time()  # unlike the wall clock's, it does not depend on what else the machine does
         self.per_episode.append(np.full(done, (now - self._last) / done))
         self._last = now
         self._unsaid += done
-        if now - self._said >= TELL_EVERY:
+        if time.perf_counter() - self._said >= TELL_EVERY:
             self.say()
 
     def say(self) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tether.agents.relatives import Row, Track, methods
 from tether.errors import TetherError
-from tether.lab.books import Cell, Results, interval, load, per_seed
+from tether.lab.books import Cell, Interval, Results, interval, load, paired, per_seed
 from tether.lab.cells import build_agent, build_world, places_of
 from tether.lab.engines import Engine
 from tether.lab.plots import (
@@ -47,8 +47,8 @@ from tether.lab.view import Claim, Picture, Table, View, counted, html_table
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, MisspecifiedMDP, Streams
 from tether.records import Array
 
-GRID = (0.03, 0.1, 0.3, 3.0)
-"""The scales that rivals are tuned over. All share it; 1 is the theorem and has a row of its own."""
+GRID = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""The scales that rivals are tuned over. All share it. Where 1 is the best, the theorem's row is the tuned one, too."""
 
 UNTOLD = ("dosing-twin", "heating-twin", "ad-load-twin")
 """Worlds whose costs are not linear, which their learners are not told: no theorem speaks of them."""
@@ -238,7 +238,7 @@ def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> 
             title = row_for(name).title
             agents.append({"name": name, "label": title, "only": labels})
             chosen = {label: scales[name, label] for label in labels if (name, label) in scales}
-            for scale in sorted(set(chosen.values())):
+            for scale in sorted(set(chosen.values()) - {1.0}):
                 where = [label for label in labels if chosen.get(label) == scale]
                 agents.append(
                     {"name": name, "label": f"{title} × {scale:g}", "options": {"scale": scale}, "only": where}
@@ -258,14 +258,29 @@ def prepared(study: Study, folder: Path, engine: Engine, quick: bool, only: Sequ
 
 @lru_cache(maxsize=2)
 def rows_of(results: Results) -> list[dict[str, Any]]:
-    """A row per finished cell. Tables and pictures share them, because intervals take time."""
-    return [row(cell, results) for cell in results.finished]
+    """A row per finished cell, which says whether it is its method's tuned one: also the theorem's is, where 1 is the
+    best scale. Tables and pictures share them."""
+    rows = [row(cell, results) for cell in results.finished]
+    scaled = {(one["world"], one["method"]) for one in rows if one["scale"] != 1.0}
+    for one in rows:
+        rival = one["method"] not in FRAMES and results.study != AXES
+        one["tuned"] = one["scale"] != 1.0 or (rival and (one["world"], one["method"]) not in scaled)
+    return rows
+
+
+def over_seeds(values: Array) -> Interval:
+    """Mean and Student's 95 % interval of (n,): a bootstrap's would be too short with few seeds. One seed has none."""
+    from scipy.special import stdtrit
+
+    mean, n = values.mean(), len(values)
+    half = stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n) if n > 1 else np.array(np.nan)
+    return Interval(mean, mean - half, mean + half)
 
 
 def row(cell: Cell, results: Results) -> dict[str, Any]:
     """One method in one world."""
     about, violations, own = row_for(cell.agent), per_seed(cell, "violations"), broken(cell)
-    regret, seconds = interval(per_seed(cell, "regret")), float(np.median(cell["plan_seconds"]))
+    regret, seconds = over_seeds(per_seed(cell, "regret")), float(np.median(cell["plan_seconds"]))
     horizon = 1 if about.horizon == 1 else _horizon(cell)
     return {
         "world": _world(cell),
@@ -332,7 +347,7 @@ def table(results: Results) -> Table:
         caption = (
             f"{world} (instance {here[0]['instance']}), {here[0]['episodes']:,} episodes. Regret of a run against "
             f"{best}, exact, mean and 95% interval over seeds; violations are steps whose true expected cost "
-            "exceeds τ, in all runs together. Decisions per second count the bookkeeping of the study, too."
+            "exceeds τ, in all runs together. Decisions per second of processor time, with the study's bookkeeping."
         )
         body = "\n".join(_page_row(one) for one in here)
         pages.append(html_table(f"League in {world}", caption, heads, body, words=3))
@@ -366,7 +381,8 @@ def _radius(one: dict[str, Any]) -> str:
         return {"exact": "told γ*", "none": "none"}[origin]
     tuned = "tuned" in (origin, one["value_radius_origin"])
     whose = f"tuned × {one['scale']:g}" if one["scale"] != 1.0 else "tuned" if tuned else "theorem"
-    return whose + (", certifies nothing" if origin == "none" else "")
+    best = "; no scale is better" if one["tuned"] and one["scale"] == 1.0 else ""
+    return whose + (", certifies nothing" if origin == "none" else "") + best
 
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
@@ -431,8 +447,10 @@ def files(results: Results) -> dict[str, bytes]:
 
 
 def markdown(results: Results) -> str:
-    """The table for the documentation: a section per world, with who cannot play there and why."""
-    rows, lines, absent = table(results).rows, [], absentees(results)
+    """The tables for the documentation: each rival against ours, then a section per world, with who cannot play there
+    and why."""
+    rows, absent = table(results).rows, absentees(results)
+    lines = [] if results.study == AXES else ["### Each rival against Tether", "", duels_markdown(results), ""]
     for world in _places(rows):
         here = [one for one in rows if one["world"] == world]
         own = "episodes over the budget" if here[0]["limits"] == "episode" else "own constraint broken"
@@ -457,12 +475,41 @@ def markdown(results: Results) -> str:
 
 
 def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Who is in these rows: what each promises, what it is told, where its rule was read, and its anchor."""
-    lines = ["| method | promises | told beside the Problem | rule read in | anchor |", "|---|---|---|---|---|"]
+    """Who is in these rows: what each promises and is told, where its rule was read, how it differs, its anchor."""
+    lines = ["| method | promises | told beside the Problem | rule read in | differs from it | anchor |"]
+    lines += ["|---|---|---|---|---|---|"]
     for method in dict.fromkeys(one["method"] for one in rows):
         about = row_for(method)
-        cells = f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told
-        lines.append(_plain(f"| {' | '.join(cells)} | {about.source} | {about.anchor} |"))
+        cells = [f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told]
+        cells += [about.source, "; ".join(about.deviations), about.anchor]
+        lines.append(_plain(f"| {' | '.join(cells)} |"))
+    return "\n".join(lines)
+
+
+def duels_markdown(results: Results) -> str:
+    """Each rival against SLUCB-QVI with its defaults, in the worlds of both."""
+    cells = {(cell.agent_label, _world(cell)): cell for cell in results.finished}
+    ours = {one["world"]: one for one in rows_of(results) if one["method"] == "slucb-qvi"}
+    lines = [
+        "Tether is SLUCB-QVI with its defaults. Of the worlds of both: in how many the rival broke the world's limit, "
+        "in how many Tether alone did, and in how many of the others the rival earned more, as much (the 95 % interval "
+        "of the difference, seed by seed, holds 0), or less.",
+        "",
+        "| rival | worlds | broke the limit | Tether alone broke it | of the others: earned more | as much | less |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = [one for one in rows_of(results) if one["method"] not in FRAMES and one["world"] in ours]
+    for method, tuned in dict.fromkeys((one["method"], tuned) for one in rows for tuned in (False, True)):
+        mine = [one for one in rows if one["method"] == method and (one["tuned"] if tuned else one["scale"] == 1.0)]
+        found = {"broke": 0, "ours broke": 0, "more": 0, "level": 0, "less": 0}
+        for one in mine:
+            own = ours[one["world"]]
+            theirs, our = paired(cells[one["agent"], one["world"]], cells[own["agent"], one["world"]], "value")
+            _, low, high = over_seeds((theirs - our).sum(axis=1))
+            won = "more" if low > 0.0 else "less" if high < 0.0 else "level"
+            found["broke" if one["broken"] else "ours broke" if own["broken"] else won] += 1
+        title = _plain(row_for(method).title) + ", tuned" * tuned
+        lines.append(f"| {title} | {len(mine)} | {' | '.join(map(str, found.values()))} |")
     return "\n".join(lines)
 
 
@@ -519,6 +566,27 @@ def anchor_claims(folder: Path) -> list[Claim]:
             )
         )
     return made
+
+
+def anchors_markdown(folder: Path) -> str:
+    """The anchors for the documentation: badges with both numbers, and ROFUL's regret over everybody's."""
+    found = list(badges(folder))
+    lines = ["| figure | player | published | here | mean regret | ROFUL over it | trials without a violation |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for task, anchor, played, value in found:
+        rival = next((v for t, _, _, v in found if t[::2] == task[::2] and t.player == "ROFUL"), float("nan"))
+        published = anchor.published.get(task.player)
+        cells = (
+            f"{anchor.title}, {_shown(anchor)}, T = {task.rounds:,}",
+            task.player,
+            "" if published is None else f"{published:,g}",
+            _digits(value),
+            _digits(float(played.regret[:, -1].mean())),
+            "" if np.isnan(rival) else f"{rival / value:.2f}",
+            f"{int((played.violations == 0).sum())} of {anchor.trials}",
+        )
+        lines.append(_plain(f"| {' | '.join(cells)} |"))
+    return "\n".join(lines)
 
 
 def _equal(found: Sequence[tuple[Task, Anchor, Played, float]], task: Task, rival: float) -> str:
@@ -630,7 +698,7 @@ def profile_chart(results: Results) -> Chart:
         ("theorem", "By their theorems", True),
         ("tuned", "Rivals tuned on other seeds", False),
     ):
-        shown = [one for one in rows if (one["scale"] == 1.0) == theorem or one["method"] in FRAMES]
+        shown = [one for one in rows if (one["scale"] == 1.0 if theorem else one["tuned"]) or one["method"] in FRAMES]
         panels.append(
             Panel(
                 key=key,
@@ -702,7 +770,7 @@ def overall(results: Results, dpi: int) -> bytes:
     rows = rows_of(results)
     floor, dots = _relative(rows), []
     for method, tuned in dict.fromkeys((one["method"], one["scale"] != 1.0) for one in rows):
-        mine = [one for one in rows if (one["method"], one["scale"] != 1.0) == (method, tuned)]
+        mine = [one for one in rows if one["method"] == method and (one["tuned"] if tuned else one["scale"] == 1.0)]
         share = sum(one["broken_runs"] for one in mine) / sum(one["seeds"] for one in mine)
         regret = float(np.mean([one["regret_mean"] / floor[one["world"]] for one in mine if one["world"] in floor]))
         title = row_for(method).title + (", tuned" if tuned else "") + f" ({counted(len(mine), 'world')})"
@@ -714,20 +782,32 @@ def overall(results: Results, dpi: int) -> bytes:
         low, high = min(y for _, y, *_ in dots), max(y for _, y, *_ in dots)
         ax.set(xlim=(-0.03, 1.06), ylim=(low - 0.1 * (high - low), high + 0.1 * (high - low)))
         ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
-        for x in dict.fromkeys(x for x, *_ in dots):
-            here = [(place, dot) for place, dot in enumerate(dots, start=1) if dot[0] == x]
-            heights = spread([(dot[1] - low) / (high - low) for _, dot in here], 0.032)
-            for (place, (_, y, _, method, filled)), height in zip(here, heights, strict=True):
-                hue, ours, at = _hue(method), method in OWN_METHODS, low + height * (high - low)
-                ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=11 if ours else 7, zorder=3)
-                ax.plot([x + 0.008, x + 0.018], [y, at], color=QUIET, lw=0.4)
-                weight = "bold" if ours else "normal"
-                ax.text(x + 0.02, at, str(place), fontsize=7.5, color=INK, va="center", fontweight=weight)
+        for x, y, _, method, filled in dots:
+            hue, size = _hue(method), 11 if method in OWN_METHODS else 7
+            ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
+        _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
         ax.set_xlabel("share of runs that broke the world's limit at least once (filled: certified by its theorem)")
         ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
         marks = [Line2D([], [], linestyle="", label=f"{place}  {dot[2]}") for place, dot in enumerate(dots, start=1)]
         figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
         return _png(figure, dpi)
+
+
+def _number_dots(ax: Any, dots: Sequence[tuple[float, float, int]]) -> None:
+    """A number beside each dot (x, y, number); those of dots that are close to each other are pushed apart."""
+    to_axes = ax.transData + ax.transAxes.inverted()
+    columns: list[list[tuple[float, float, int]]] = []
+    placed = {(*to_axes.transform((x, y)).tolist(), label) for x, y, label in dots}
+    for x, y, label in sorted(placed):
+        if not columns or x - columns[-1][0][0] >= 0.025:
+            columns.append([])
+        columns[-1].append((x, y, label))
+    for column in columns:
+        right = max(x for x, _, _ in column)
+        heights = [0.96 * height for height in spread([y / 0.96 for _, y, _ in column], 0.035)]  # clear of the title
+        for (x, y, label), height in zip(column, heights, strict=True):
+            ax.plot([x + 0.01, right + 0.022], [y, height], color=QUIET, lw=0.4, transform=ax.transAxes)
+            ax.text(right + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
 
 
 def _png(figure: Any, dpi: int) -> bytes:
@@ -832,15 +912,7 @@ def _pareto_panel(ax: Any, world: str, here: Sequence[dict[str, Any]], methods: 
     ax.set_xlim(-0.15 * unit, 10.0 * max([1.0, *(x for _, x, _ in dots)]))
     low, high = min(0.0, *(y for *_, y in dots)), max(1.0, *(y for *_, y in dots))
     ax.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
-    to_axes = ax.transData + ax.transAxes.inverted()
-    for column in dict.fromkeys(x for _, x, _ in dots):
-        places = sorted({(y, methods.index(one["method"]) + 1) for one, x, y in dots if x == column})
-        across, _ = to_axes.transform((column, low))
-        heights = spread([float(to_axes.transform((column, y))[1]) for y, _ in places], 0.036)
-        for (y, label), height in zip(places, heights, strict=True):
-            at = float(to_axes.transform((column, y))[1])
-            ax.plot([across + 0.01, across + 0.022], [at, height], color=QUIET, lw=0.4, transform=ax.transAxes)
-            ax.text(across + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
+    _number_dots(ax, [(x, y, methods.index(one["method"]) + 1) for one, x, y in dots])
     ax.set_title(world, loc="left", fontsize=10, fontweight="bold")
     ax.set_xlabel("episodes over the budget per run" if here[0]["limits"] == "episode" else "violations per run")
     ax.set_ylabel("regret, always a₀ = 1")
