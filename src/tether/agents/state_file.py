@@ -73,7 +73,7 @@ def write(path: Path | io.BytesIO, manifest: dict[str, Any], arrays: Arrays) -> 
         **manifest,
         "arrays": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
-    text = json.dumps(full, indent=1, sort_keys=True).encode()
+    text = json.dumps(full, sort_keys=True).encode()  # an indent would take ten times as long
     try:
         with (
             written_whole(path) if isinstance(path, Path) else nullcontext(path) as file,

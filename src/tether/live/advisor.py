@@ -777,7 +777,7 @@ class Advisor:
                 spent=ledger.in_window(),
                 over=tuple(ledger.over),
                 certified=ledger.certified,
-                open=len(order.open),
+                open=len(order),
                 waiting=order.waiting,
                 waiting_since=min((each.since for each in order.blocked if each.since is not None), default=0.0),
                 waiting_for=", ".join(str(each.id) for each in order.blocked),
