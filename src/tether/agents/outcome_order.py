@@ -191,8 +191,10 @@ class OutcomeOrder:
         from tether.agents.state_file import decode_key
 
         def numbers(values: str | list[float], size: int) -> Array:
-            packed = isinstance(values, str)  # not so in files of older versions
-            array = np.frombuffer(b64decode(values), "<f8").copy() if packed else np.array(values, dtype=np.float64)
+            if isinstance(values, str):  # not so in files of older versions
+                array = np.frombuffer(b64decode(values), "<f8").copy()
+            else:
+                array = np.array(values, dtype=np.float64)
             if array.shape != (size,) or not np.isfinite(array).all():
                 raise InputError(f"an outcome that waits has {values!r:.80} where {size} finite numbers should be")
             return array
@@ -213,4 +215,4 @@ class OutcomeOrder:
 
 def _packed(feature: Array) -> str:
     """Numbers in base 64: where thousands of outcomes are late, JSON takes ten times as long for them."""
-    return b64encode(feature.astype("<f8").tobytes()).decode()
+    return b64encode(feature.astype("<f8", copy=False).data).decode()
