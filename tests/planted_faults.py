@@ -493,7 +493,7 @@ KNOWN_FACTS = (
 LOST = (
     Fault(
         "order: what comes early counts at once",
-        "outcome_order:_due",
+        "outcome_order:OutcomeOrder._due",
         swap("next(iter(queue.values())).outcome", "next((e.outcome for e in queue.values() if e.outcome), None)"),
         f"{ORDER}::test_what_comes_early_waits_for_all_before_it",
     ),
@@ -512,7 +512,7 @@ LOST = (
     Fault(
         "order: a withdrawn decision is still waited for",
         "outcome_order:OutcomeOrder.withdraw",
-        drop("del queue[id]"),
+        drop("del self._queues[stage][id]"),
         f"{ORDER}::test_what_comes_early_waits_for_all_before_it",
     ),
     Fault(

@@ -45,7 +45,7 @@ class StarAction:
     length: float
 
 
-Action = int | StarAction
+Action = StarAction | int
 DecisionId = int | str
 
 

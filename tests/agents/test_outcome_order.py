@@ -83,6 +83,25 @@ def test_an_order_is_restored_as_it_was():
     assert numbers(again.settle(0, seen(0))) == [0.0, 2.0]
 
 
+def test_the_counts_are_those_of_the_queues_whatever_comes():
+    """Against a count over the saved entries, also after a restore."""
+    rng, order = np.random.default_rng(0), OutcomeOrder(2)
+    for id in range(300):
+        order.expect(id, id % 2, X)
+        if order.open and rng.random() < 0.9:
+            one = int(rng.choice(list(order.open)))
+            if rng.random() < 0.2:
+                order.withdraw(one)
+            else:
+                order.settle(one, seen(id, step=one % 2))
+        if id % 50 == 0:
+            saved, order = order.to_json(), OutcomeOrder(2)
+            order.take_json(saved, 2, 1)
+        here = [each["outcome"] is not None for each in order.to_json()]
+        assert (len(order), order.waiting) == (len(here) - sum(here), sum(here))
+        assert sum(each.waiting for each in order.blocked) == order.waiting
+
+
 @pytest.mark.parametrize("name", ORDERED)
 def test_the_bounds_rest_on_a_prefix_whatever_comes_first(name):
     """Twelve decisions; the outcomes of the later eleven change nothing before that of the first is here."""

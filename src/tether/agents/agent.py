@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tether.agents.drift import Blocks
 from tether.agents.likelihood import Contradiction, Likelihoods
@@ -688,7 +688,7 @@ class LeastSquaresAgent:
         self.decisions += 1
 
     def expect(
-        self, id: Any, step: int, feature: Array, since: float | None = None, *, is_baseline: bool = False
+        self, id: Any, step: int, feature: ArrayLike, since: float | None = None, *, is_baseline: bool = False
     ) -> None:
         """A decision with this feature (d,) is played, made at the time `since` if that is known."""
         at = 0.0 if self.blocks is None else self.blocks.tick(since)

@@ -5,6 +5,7 @@ does not hold for every subset: if high costs come later than low ones, or never
 early waits until every decision before it has its outcome, or is said to have lost it.
 """
 
+from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ class OutcomeOrder:
 
     def __init__(self, stages: int) -> None:
         self._queues: list[OrderedDict[Any, Expected]] = [OrderedDict() for _ in range(stages)]
+        self._waiting = [0] * stages  # outcomes that have come and wait for their turn
 
     def _stage_of(self, step: int) -> int:
         return step if len(self._queues) > 1 else 0
@@ -84,17 +86,20 @@ class OutcomeOrder:
         """Id and step of every decision whose outcome has not come."""
         return {id: each.step for id, each in self._each() if each.outcome is None}
 
+    def __len__(self) -> int:
+        """How many those are."""
+        return sum(map(len, self._queues)) - self.waiting
+
     @property
     def waiting(self) -> int:
         """How many outcomes have come and wait for their turn."""
-        return sum(each.outcome is not None for _, each in self._each())
+        return sum(self._waiting)
 
     @property
     def blocked(self) -> list[Blocked]:
         """For each stage with waiting outcomes: what they wait for. The first of a queue has never come."""
         found = []
-        for queue in self._queues:
-            waiting = sum(each.outcome is not None for each in queue.values())
+        for queue, waiting in zip(self._queues, self._waiting, strict=True):
             if waiting:
                 id, first = next(iter(queue.items()))
                 found.append(Blocked(id, first.since, waiting))
@@ -132,7 +137,9 @@ class OutcomeOrder:
         expected = self.expected(id)
         as_decided = expected.is_baseline and np.array_equal(outcome.feature, expected.feature)
         expected.outcome = replace(outcome, is_baseline=as_decided)
-        return _due(self._queues[self._stage_of(expected.step)])
+        stage = self._stage_of(expected.step)
+        self._waiting[stage] += 1
+        return self._due(stage)
 
     def lose(self, id: Any) -> list[CostOutcome]:
         """The outcome of an open decision will never come; returns all that take effect now, it among them."""
@@ -141,9 +148,21 @@ class OutcomeOrder:
 
     def withdraw(self, id: Any) -> list[CostOutcome]:
         """An open decision was never played, so it has no outcome; returns all that take effect now."""
-        queue = self._queues[self._stage_of(self.expected(id).step)]
-        del queue[id]
-        return _due(queue)
+        stage = self._stage_of(self.expected(id).step)
+        del self._queues[stage][id]
+        return self._due(stage)
+
+    def _due(self, stage: int) -> list[CostOutcome]:
+        """Take from the head of a queue all that have their outcome."""
+        queue, due = self._queues[stage], list[CostOutcome]()
+        while queue:
+            outcome = next(iter(queue.values())).outcome
+            if outcome is None:
+                break
+            queue.popitem(last=False)
+            due.append(outcome)
+        self._waiting[stage] -= len(due)
+        return due
 
     def to_json(self) -> list[dict[str, Any]]:
         """Everything, in order, as JSON."""
@@ -154,14 +173,14 @@ class OutcomeOrder:
                 return None
             cost, key = None if outcome.cost is None else outcome.cost.tolist(), encode_key(outcome.key)
             told = {"cost": cost, "reward": outcome.reward, "key": key, "is_baseline": outcome.is_baseline}
-            fact = None if outcome.fact is None else [part.tolist() for part in outcome.fact]
-            return {"feature": outcome.feature.tolist(), "fact": fact, **told}
+            fact = None if outcome.fact is None else [_packed(part) for part in outcome.fact]
+            return {"feature": _packed(outcome.feature), "fact": fact, **told}
 
         return [
             {
                 "id": id,
                 "step": each.step,
-                "feature": each.feature.tolist(),
+                "feature": _packed(each.feature),
                 "since": each.since,
                 "is_baseline": each.is_baseline,
                 "at": each.at if isfinite(each.at) else None,
@@ -174,8 +193,11 @@ class OutcomeOrder:
         """The reverse of `to_json`, into an empty order; d and M are those of the problem."""
         from tether.agents.state_file import decode_key
 
-        def numbers(values: list[float], size: int) -> Array:
-            array = np.array(values, dtype=np.float64)
+        def numbers(values: str | list[float], size: int) -> Array:
+            if isinstance(values, str):  # not so in files of older versions
+                array = np.frombuffer(b64decode(values), "<f8").copy()
+            else:
+                array = np.array(values, dtype=np.float64)
             if array.shape != (size,) or not np.isfinite(array).all():
                 raise InputError(f"an outcome that waits has {values!r:.80} where {size} finite numbers should be")
             return array
@@ -192,15 +214,9 @@ class OutcomeOrder:
                 safe, told = bool(outcome["is_baseline"]), outcome.get("fact")
                 fact = None if told is None else (numbers(told[0], dimension), numbers(told[1], constraints))
                 self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key, safe, at, fact)
+                self._waiting[self._stage_of(step)] += 1
 
 
-def _due(queue: OrderedDict[Any, Expected]) -> list[CostOutcome]:
-    """Take from the head of a queue all that have their outcome."""
-    due = []
-    while queue:
-        outcome = next(iter(queue.values())).outcome
-        if outcome is None:
-            break
-        queue.popitem(last=False)
-        due.append(outcome)
-    return due
+def _packed(numbers: Array) -> str:
+    """Numbers in base 64: where thousands of outcomes are late, JSON takes ten times as long for them."""
+    return b64encode(numbers.astype("<f8", copy=False).tobytes()).decode()

@@ -6,12 +6,12 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -84,8 +84,7 @@ Answer = LiveDecision | Recorded | BaseException | None
 """What becomes of a request; None for an event that is only to be logged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One request of a batch, and what the log gets for it. `error` is why it is refused: at once, or, where the log
     must say so first, when its events are there."""
 
@@ -95,8 +94,7 @@ class Item:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Requests between `prepare` and `commit`: append `drafts` to the log in one go."""
 
     items: tuple[Item, ...]
@@ -120,7 +118,8 @@ class Advisor:
         clock: seconds since 1970, for ages and for people; the order of things never depends on it.
         ids: makes the ids of decisions; they must never repeat.
         when_store_fails: "baseline" answers a_0 with logged=False, "refuse" raises the StoreError.
-        snapshot_every: entries of the log after which a snapshot is saved, by `record`.
+        snapshot_every: entries of the log after which a snapshot is saved, by `record`; where more decisions than
+            that have no outcome, as many as there are.
         refresh: seconds after which entries of other processes are looked for; None only when `sync` is called.
 
     Many threads may call it, and many processes may share one log: what is decided on an older state of the log is
@@ -374,7 +373,7 @@ class Advisor:
                     events, error = self._checked(request)
                 case _:
                     events = (request,)
-            return Item(request, events, tuple(event.draft() for event in events), error)
+            return Item(request, events, tuple([event.draft() for event in events]), error)
         except BaseException as failure:  # of this request alone, too
             return Item(request, error=failure)
 
@@ -386,8 +385,9 @@ class Advisor:
                 self._is_bound = check_decisions(self._store, self.problem, self.states)
                 if not self._is_bound:
                     raise InputError(f"this problem knows none of the logged states that were looked up. {WAY_OUT}")
+            question.under_way = len(self._under_way)
             try:
-                made, refused = judge(self._replica, replace(question, under_way=len(self._under_way)))
+                made, refused = judge(self._replica, question)
             except InputError as error:
                 way_out = "" if error.__cause__ is None else retyped(question.original, question.state)
                 raise InputError(f"{error}{way_out}") from error.__cause__
@@ -777,7 +777,7 @@ class Advisor:
                 spent=ledger.in_window(),
                 over=tuple(ledger.over),
                 certified=ledger.certified,
-                open=len(order.open),
+                open=len(order),
                 waiting=order.waiting,
                 waiting_since=min((each.since for each in order.blocked if each.since is not None), default=0.0),
                 waiting_for=", ".join(str(each.id) for each in order.blocked),
@@ -835,9 +835,8 @@ class Advisor:
     def _take(self, written: list[tuple[Entry, Event]]) -> None:
         """Apply entries that this process wrote, in the order of the log; those of others in between are read."""
         self._store_error = ""
-        self._arrived.update(
-            {entry.seq: (entry, event) for entry, event in written if entry.seq > self._replica.head.seq}
-        )
+        head = self._replica.head.seq
+        self._arrived.update({entry.seq: (entry, event) for entry, event in written if entry.seq > head})
         self._drain()
         if not self._arrived:
             self._gap_since = math.inf
@@ -851,18 +850,19 @@ class Advisor:
 
     def _drain(self) -> None:
         if not self._failure:
-            with self._folding():
-                while (next_one := self._arrived.pop(self._replica.head.seq + 1, None)) is not None:
-                    self._replica.apply(*next_one)
+            self._fold(self._apply_arrived)
         if self._failure:
             self._arrived.clear()  # they are in the log, and read from there
 
-    @contextmanager
-    def _folding(self) -> Iterator[None]:
-        """Entries are applied here, which calls the problem's functions. Whatever those raise ends nothing: a_0 is
-        played until the log was read anew, from a snapshot, as what was begun cannot be taken back."""
+    def _apply_arrived(self) -> None:
+        while (next_one := self._arrived.pop(self._replica.head.seq + 1, None)) is not None:
+            self._replica.apply(*next_one)
+
+    def _fold(self, apply: Callable[[], object]) -> None:
+        """Apply entries, which calls the problem's functions. Whatever those raise ends nothing: a_0 is played until
+        the log was read anew, from a snapshot, as what was begun cannot be taken back."""
         try:
-            yield
+            apply()
         except StoreError:
             raise
         except Exception as error:
@@ -905,8 +905,7 @@ class Advisor:
         """Everything that the log holds beyond this replica."""
         self._last_look = time.monotonic()
         if not self._failure:
-            with self._folding():
-                self._replica.catch_up(self._store)
+            self._fold(lambda: self._replica.catch_up(self._store))
         self._arrived = {seq: each for seq, each in self._arrived.items() if seq > self._replica.head.seq}
         self._drain()
         self._gap_since = math.inf
@@ -936,7 +935,9 @@ class Advisor:
         if alarm is not None and (known is None or (alarm.test == "safe" and known.test != "safe")):
             with suppress(StoreError):
                 self._write(Tripped(test=alarm.test, message=str(alarm), number=replica.ledger.alarms))
-        if replica.head.seq - self._snapshot_at >= self._snapshot_every and not self._store.read_only:
+        # a snapshot holds every open decision: where there are many, it is saved as much more rarely
+        pause = max(self._snapshot_every, len(replica.learner.agent.order))
+        if replica.head.seq - self._snapshot_at >= pause and not self._store.read_only:
             self._snapshot_at = replica.head.seq  # whatever comes of it, the next attempt is as far away
             self.run_later(self._try_to_snapshot)
 

@@ -118,7 +118,7 @@ def add_to(total: Array, rest: Array, term: Array) -> None:
 
 
 def _norm(vector: Array) -> float:
-    return sqrt(float(vector @ vector))
+    return sqrt(vector.dot(vector))  # of short vectors, `dot` is the same number in half the time of `@`
 
 
 def _sizes(rows: Array) -> Array:
@@ -484,7 +484,7 @@ class Parts(NamedTuple):
     @property
     def away(self) -> Array:
         """Σ shares·ends: (d,)."""
-        away: Array = self.total * self.ends[0] if len(self.ends) == 1 else self.shares @ self.ends
+        away: Array = self.total * self.ends[0] if len(self.ends) == 1 else self.shares.dot(self.ends)
         return away
 
     def length(self, rows: Array) -> float:
@@ -514,28 +514,28 @@ class Geometry(NamedTuple):
 
 def open_part(model: Model, f: Array) -> float:
     """The part of ‖f‖ that the remembered facts leave open."""
-    settled, length = model.span.shape[1], _norm(f)
-    if length == 0.0:
+    settled = model.span.shape[1]
+    if settled == len(f) or (length := _norm(f)) == 0.0:
         return 0.0  # the cost of the origin is 0 in any case
-    if settled in (0, len(f)):
-        return 0.0 if settled else 1.0
+    if settled == 0:
+        return 1.0
     rest = f - model.span @ (f @ model.span)
     rest -= model.span @ (rest @ model.span)
     return _norm(rest) / length
 
 
-def plain(model: Model, fit: Fit, x: Array, parts: Parts) -> Geometry:
-    """⟨γ_c, x⟩ and its width given the remembered facts; the state's own fact is not used. x (d,).
+def plain(model: Model, fit: Fit, x: Array, parts: Parts, start: float = 0.0) -> Geometry:
+    """`start` + ⟨γ_c, x⟩ and its width given the remembered facts; the state's own fact is not used. x (d,).
 
     Certificates round outward by the ends of `parts`, which may lie farther out than x.
     """
-    free, total = x @ model.free, parts.total
+    free, total = x.dot(model.free), parts.total
     width, solved = _norm(free), _norm(free / model.root)  # ‖x‖ and ‖Gx‖, given the facts
     moved = solved * model.error * fit.size + fit.slip * model.trace_root * width + fit.margin * (1.0 + total)
     return Geometry(
-        mean=float(fit.gamma_hat @ x),
+        mean=start + float(fit.gamma_hat.dot(x)),
         width=width,
-        norm=parts.length(parts.ends @ model.whitener),
+        norm=parts.length(parts.ends.dot(model.whitener)),
         moved=moved,
         wider=sqrt(width * width + solved * solved * model.error) - width,
         extra=model.feature_norm * fit.misfit * total,
@@ -547,24 +547,24 @@ def conditioned(model: Model, fit: Fit, point: "Point", f: Array, declared: floa
     """Section 1 on top of the remembered facts: mean and width at a point, given c(f) = `declared`; with `reduces`, the
     pull of section 4."""
     x, parts = point.feature, point.parts
-    v, e, tips = x @ model.free, f @ model.free, parts.ends @ model.free
-    g00 = float(e @ e)
-    share = float(e @ v) / g00
-    along = tips @ e / g00
-    reach = float(parts.shares @ (1.0 + np.abs(along)))  # what a certificate's margin was multiplied by
+    v, e, tips = x.dot(model.free), f.dot(model.free), parts.ends.dot(model.free)
+    g00 = float(e.dot(e))
+    share = float(e.dot(v)) / g00
+    along = tips.dot(e) / g00
+    reach = float(parts.shares.dot(1.0 + np.abs(along)))  # what a certificate's margin was multiplied by
     across = v - share * e
     width = _norm(across)
-    residual = float(fit.gamma_hat @ f) - declared
+    residual = float(fit.gamma_hat.dot(f)) - declared
     uf, ux, uy = _norm(e / model.root), _norm(v / model.root), _norm(across / model.root)  # ‖Gf‖, ‖Gx‖, ‖Gy‖
     error, side = model.error, abs(residual)
     moved = error * (ux + abs(share) * uf) * (fit.size + uf * side / g00)
     moved += fit.slip * model.trace_root * width + fit.margin * (1.0 + reach)
     misfit = model.feature_norm * fit.misfit
-    outward = tips if model.free is model.whitener else parts.ends @ model.whitener
+    outward = tips if model.free is model.whitener else parts.ends.dot(model.whitener)
     shape = Geometry(
-        mean=float(fit.gamma_hat @ x) - share * residual,
+        mean=float(fit.gamma_hat.dot(x)) - share * residual,
         width=width,
-        norm=max(_norm(v if model.free is model.whitener else x @ model.whitener), parts.length(outward)),
+        norm=max(_norm(v if model.free is model.whitener else x.dot(model.whitener)), parts.length(outward)),
         moved=moved,
         wider=sqrt(width * width + uy * uy * error) - width,
         extra=misfit * reach,
@@ -578,7 +578,7 @@ def conditioned(model: Model, fit: Fit, point: "Point", f: Array, declared: floa
 
 def contradicts(model: Model, fit: Fit, f: Array, left_open: float, declared: float, gamma_norm: float) -> bool:
     """Whether the remembered facts, which settle c(f) but for a small part `left_open`, deny that τ_s = `declared`."""
-    missed = abs(float(fit.gamma_hat @ f) - declared) - 2.0 * fit.margin
+    missed = abs(float(fit.gamma_hat.dot(f)) - declared) - 2.0 * fit.margin
     missed -= left_open * _norm(f) * (gamma_norm + fit.size)
     missed -= model.feature_norm * 2.0 * fit.misfit
     return not missed <= MISFIT * max(1.0, abs(declared)) * (1.0 + 1e-6)
@@ -1144,8 +1144,7 @@ class Gate:
         if contradicts(model, fit, f, left_open, declared, float(self.terms.gamma_norm[j])):
             return None
         # c(f) is settled, and c is linear: (1 − Σα) τ_s + (bound of Σα·end)
-        shape = plain(model, fit, parts.away, parts)
-        return shape._replace(mean=declared * (1.0 - parts.total) + shape.mean)
+        return plain(model, fit, parts.away, parts, declared * (1.0 - parts.total))
 
     def _measured(self, model: Model, fit: Fit, ways: "Ways", radius: float) -> tuple[float, float, float]:
         """(the gate's bound, the highest one that is as valid, rounding) where τ_s is known up to e, or not at all.
@@ -1239,6 +1238,6 @@ def _not_in(known: KnownState, action: Action, feature: Array, limit: float) -> 
         return f"{action!r} is not in D(s)"
     expected = feature_of(actions, action)
     rounding = 4.0 * ULP * max(1.0, limit)
-    if feature.shape != expected.shape or not np.abs(feature - expected).max() <= rounding:
+    if feature.shape != expected.shape or not _norm(feature - expected) <= rounding:
         return f"the feature is not that of {action!r}"
     return ""

@@ -62,12 +62,12 @@ Objection = tuple[str, str]
 """What stands against a proposal: a reason in a word, and in a sentence. Both are empty if nothing does."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Question:
     """What somebody asks: at `step` in `state`, observed at `observed_at`, now.
 
     `logged_state` is the state as JSON; `original` is it as the caller gave it, for errors. `under_way` counts
-    decisions other than a_0 that were made before and are not in the log yet.
+    decisions other than a_0 that were made before and are not in the log yet: as of when it is judged.
     """
 
     id: str
@@ -235,6 +235,8 @@ def _first_objection(replica: Replica, question: Question, proposal: Decision | 
     rate = guards.over_rate(ledger.mode, ledger.others() + question.under_way)
     if rate:
         return "rate", rate
+    if guards.budget is None:
+        return "", ""
     budget = guards.over_budget(ledger.claimed(question.under_way), tuple(shown.bound for shown in proposal.evidence))
     return ("budget", budget) if budget else ("", "")
 
@@ -302,28 +304,30 @@ def _record(
     looks = question.id and (before < LOOKS_AT_FIRST or number % LOOK_EVERY == 0)
     sketches = question.id and not learner.is_listed and (before == 0 or number % SKETCH_EVERY == 0)
     return DecisionMade.trusted(
-        decision_id=question.id,
-        key=question.key,
-        episode=question.episode,
-        step=question.step,
-        state=question.logged_state,
-        mode=ledger.mode,
-        proposed=played if proposal is None else proposal.action,
-        played=played,
-        is_baseline=certificate.is_baseline,
-        reason=certificate.reason,
-        detail=certificate.detail,
-        certificate=certificate,
-        observed_at=question.observed_at,
-        decided_at=question.now if math.isfinite(question.now) else None,
-        proposal=offered,
-        certified=_certified(learner, question, known) if looks else None,
-        drawn=drawn,
-        safe_feature=phi_0 if learner.remembers else None,
-        canary=canary,
-        sketch=sketch(known) if sketches else None,
-        caller=question.caller,
-        under_way=question.under_way,
+        {
+            "decision_id": question.id,
+            "key": question.key,
+            "episode": question.episode,
+            "step": question.step,
+            "state": question.logged_state,
+            "mode": ledger.mode,
+            "proposed": played if proposal is None else proposal.action,
+            "played": played,
+            "is_baseline": certificate.is_baseline,
+            "reason": certificate.reason,
+            "detail": certificate.detail,
+            "certificate": certificate,
+            "observed_at": question.observed_at,
+            "decided_at": question.now if math.isfinite(question.now) else None,
+            "proposal": offered,
+            "certified": _certified(learner, question, known) if looks else None,
+            "drawn": drawn,
+            "safe_feature": phi_0 if learner.remembers else None,
+            "canary": canary,
+            "sketch": sketch(known) if sketches else None,
+            "caller": question.caller,
+            "under_way": question.under_way,
+        }
     )
 
 
@@ -389,19 +393,21 @@ def recorded(learner: Learner, made: DecisionMade, told: Outcome) -> OutcomeReco
         _check_range(problem, made.decision_id, feature, costs)
     safe = [limit.baseline_cost for limit in limits if limit.baseline_cost is not None]
     return OutcomeRecorded.trusted(
-        decision_id=made.decision_id,
-        step=made.step,
-        state=made.state,
-        feature=feature,
-        applied=done,
-        reward=reward,
-        cost=None if costs is None else tuple(costs.tolist()),
-        next_state=checked_next(problem, states, told.next_state, is_lean=learner.agent.visited is not None),
-        bound=bound,
-        drawn=bound is not None and made.drawn is not None,
-        rests_on=made.certificate.seq,
-        safe_feature=made.safe_feature,
-        safe_cost=tuple(safe) if made.safe_feature is not None and len(safe) == len(limits) else None,
+        {
+            "decision_id": made.decision_id,
+            "step": made.step,
+            "state": made.state,
+            "feature": feature,
+            "applied": done,
+            "reward": reward,
+            "cost": None if costs is None else tuple(costs.tolist()),
+            "next_state": checked_next(problem, states, told.next_state, is_lean=learner.agent.visited is not None),
+            "bound": bound,
+            "drawn": bound is not None and made.drawn is not None,
+            "rests_on": made.certificate.seq,
+            "safe_feature": made.safe_feature,
+            "safe_cost": tuple(safe) if made.safe_feature is not None and len(safe) == len(limits) else None,
+        }
     )
 
 

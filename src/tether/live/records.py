@@ -329,9 +329,6 @@ EDITION = 4
 decisions would not come out the same when they are computed again."""
 
 
-_NOTHING_ELSE = (("__pydantic_extra__", None), ("__pydantic_private__", None))
-
-
 class Event(BaseModel):
     """Base of all events. `kind` is the name in the log; `keys` are what may occur once in the whole log."""
 
@@ -348,11 +345,13 @@ class Event(BaseModel):
         return Draft(self.kind, self._text(), (*self.keys(), *also))
 
     @classmethod
-    def trusted(cls, **values: Any) -> Self:
+    def trusted(cls, values: dict[str, Any]) -> Self:
         """The event with these fields, all of them, unchecked: for what was computed here. Readers check it."""
-        event = cls.__new__(cls)
-        for name, value in (("__dict__", values), ("__pydantic_fields_set__", set(values)), *_NOTHING_ELSE):
-            object.__setattr__(event, name, value)
+        event, put = cls.__new__(cls), object.__setattr__
+        put(event, "__dict__", values)
+        put(event, "__pydantic_fields_set__", set(values))
+        put(event, "__pydantic_extra__", None)
+        put(event, "__pydantic_private__", None)
         return event
 
     @classmethod
@@ -692,7 +691,7 @@ class LiveDecision(DecisionMade):
     def of(cls, record: DecisionMade, state: State, entry: Entry | None = None) -> Self:
         """A record with its state as an object, and its place in the log."""
         seq, text = (0, "") if entry is None else (entry.seq, entry.text)
-        return cls.trusted(**{**vars(record), "state": state, "seq": seq, "text": text})
+        return cls.trusted({**vars(record), "state": state, "seq": seq, "text": text})
 
     @property
     def id(self) -> str:

@@ -8,7 +8,7 @@ import zipfile
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from math import isfinite, sqrt
@@ -64,6 +64,7 @@ def live_agent(algorithm: Algorithm, problem: Problem, config: SlucbConfig) -> S
 # The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing.
 
 FORMAT = "tether-learner-3"
+ANY_TIME = nullcontext()
 MOST_KNOWN = 4096
 """States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
 
@@ -148,8 +149,8 @@ class Learner:
         try:
             kind = type(event)
             if kind is DecisionMade:
-                feature, safe = np.array(event.feature), event.is_baseline
-                self.agent.expect(event.decision_id, event.step, feature, event.decided_at, is_baseline=safe)
+                when, safe = event.decided_at, event.is_baseline
+                self.agent.expect(event.decision_id, event.step, event.feature, when, is_baseline=safe)
                 if self.agent.blocks is not None:
                     self.gate.tick(event.decided_at)
                     self._aged()
@@ -230,12 +231,12 @@ class Learner:
             return ""
         return f"costs drift: its bounds hold up to decision {drift.until:g}, but {blocks.clock[0]:g} have been made"
 
-    @contextmanager
-    def at(self, time: float) -> Iterator[None]:
+    def at(self, time: float) -> AbstractContextManager[None]:
         """What is proposed and examined within is for a decision at this time. It matters where drift is per second."""
-        if self.agent.blocks is None or not self.agent.blocks.per_second:
-            yield
-            return
+        return self._at(time) if self.agent.blocks is not None and self.agent.blocks.per_second else ANY_TIME
+
+    @contextmanager
+    def _at(self, time: float) -> Iterator[None]:
         self._proposed.clear()
         try:
             with self.agent.at(time):
@@ -542,7 +543,7 @@ class Ledger:
     """
 
     def __init__(self, threshold: tuple[float, ...]) -> None:
-        self.threshold = threshold
+        self.threshold, self._finite_threshold = threshold, [min(tau, 1e300) for tau in threshold]
         self.mode: Mode = "shadow"
         self.stopped: Stopped | None = None
         self.tripped: Tripped | None = None
@@ -613,7 +614,7 @@ class Ledger:
 
     def _expect(self, id: str, bounds: list[float]) -> None:
         """A decision costs its bound at most; where that is unknown, as of a_0 without a declared cost, τ."""
-        known = [bound if bound <= tau else tau for bound, tau in zip(bounds, self._finite_threshold(), strict=True)]
+        known = [bound if bound <= tau else tau for bound, tau in zip(bounds, self._finite_threshold, strict=True)]
         self.open[id] = known
         for j, bound in enumerate(known):
             self._open_units[j] += in_units(bound)
@@ -627,13 +628,10 @@ class Ledger:
 
     def _spend(self, cost: Sequence[float] | None) -> None:
         """A cost was measured; None was not, and counts as τ."""
-        for j, z in enumerate(self._finite_threshold() if cost is None else cost):
+        for j, z in enumerate(self._finite_threshold if cost is None else cost):
             self.spent[j].append(z)
             self.total[j] += z
             self.over[j] += cost is not None and z > self.threshold[j]
-
-    def _finite_threshold(self) -> list[float]:
-        return [min(tau, 1e300) for tau in self.threshold]
 
     def _withheld(self, _: int, note: Withheld) -> None:
         self._settle(note.decision_id)  # what acted in its place is in no log

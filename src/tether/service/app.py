@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pydantic_core import to_json
@@ -78,6 +78,7 @@ class Service:
     def __init__(self, config: ServiceConfig, advisor: Advisor | None, *, is_open: bool) -> None:
         self._config, self._advisor, self._is_open = config, advisor, is_open
         self.metrics, self._pages = Metrics(), Pages()
+        self._answers = cache(self.metrics.answers.labels)
         self._orders = ThreadPoolExecutor(2, "tether-orders")  # of their own: no order waits behind readers
         self.endpoints = self._endpoints()
         self._openapi = openapi(self.endpoints, INFO)
@@ -125,7 +126,7 @@ class Service:
             raise InputError(f"Idempotency-Key must have 1 to {LONGEST_KEY} characters, not {len(key)}.")
         decision = await self.hub.decide(body, key, request.user.name)
         played = "baseline" if decision.is_baseline else "other"
-        self.metrics.answers.labels(decision.mode, played, decision.reason).inc()
+        self._answers(decision.mode, played, decision.reason).inc()
         return Json(answer_of(decision), 200 if decision.logged else 503)
 
     async def record(self, request: Request, body: models.OutcomeRequest) -> Response:

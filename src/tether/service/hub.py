@@ -22,6 +22,10 @@ error_log = logging.getLogger("tether.service")
 
 Request = Question | Outcome | Event
 
+LONGEST_TURN = 0.02
+"""Seconds for which requests are gathered while more and more arrive: few large batches take less than many small
+ones, whose thread would fight with the loop for Python's global lock."""
+
 
 class Hub:
     """Decides on the event loop, which takes less than a thread would, and waits for the log without blocking it.
@@ -85,12 +89,19 @@ class Hub:
         return done
 
     def _answer(self, request: Request) -> "asyncio.Future[Any]":
-        """The answer to come. The first of a turn of the loop asks for the batch to be handed over at its end."""
+        """The answer to come. The first of a batch asks for it to be handed over."""
         loop = asyncio.get_running_loop()
         if not self._gathered:
-            loop.call_soon(self._hand_over, loop)
+            loop.call_soon(self._gather, loop, 1, loop.time() + LONGEST_TURN)
         self._gathered.append((request, loop.create_future()))
         return self._gathered[-1][1]
+
+    def _gather(self, loop: asyncio.AbstractEventLoop, before: int, until: float) -> None:
+        """Hand the batch over at the end of a turn of the loop that brought nothing more, or when it takes long."""
+        if len(self._gathered) > before and loop.time() < until:
+            loop.call_soon(self._gather, loop, len(self._gathered), until)
+        else:
+            self._hand_over(loop)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         """Prepare the batch, without those who have hung up by now, and give its drafts to the log."""

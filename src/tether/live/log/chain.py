@@ -39,6 +39,10 @@ PAGE_BYTES = 2**24
 LONGEST_UNIQUE = 512
 """Characters of a uniqueness key: what an index of either database holds in one row, whatever the script."""
 
+PIECE = 2047
+"""Bytes that are hashed at once: for more, hashlib lets go of Python's global lock, and whoever writes an entry would
+wait for the threads that decide to hand it back: longer than the hash takes, and in the middle of a transaction."""
+
 KEEP_SNAPSHOTS = 3
 """Snapshots that a store keeps: the newest, and two to fall back on."""
 
@@ -96,14 +100,19 @@ def genesis_of(identity: str) -> str:
     return hashlib.sha256(canonical([FORMAT, identity]).encode("ascii")).hexdigest()
 
 
+def _list_of(unique: Sequence[str]) -> str:
+    """The canonical JSON of some keys."""
+    return f"[{','.join(map(_quoted, unique))}]"
+
+
 def _digest(previous: str, seq: int, time: float, kind: str, unique: Sequence[str], text: str) -> str:
     """The hash of an entry: of the canonical JSON array of all this, put together here in a third of the time."""
-    keys, when = (
-        ",".join(map(_quoted, unique)),
-        repr(time) if type(time) is float and isfinite(time) else canonical(time),
-    )
-    line = f"[{_quoted(previous)},{seq:d},{when},{_quoted(kind)},[{keys}],{_quoted(text)}]"
-    return hashlib.sha256(line.encode("ascii")).hexdigest()
+    when = repr(time) if type(time) is float and isfinite(time) else canonical(time)
+    line = f"[{_quoted(previous)},{seq:d},{when},{_quoted(kind)},{_list_of(unique)},{_quoted(text)}]"
+    digest, data = hashlib.sha256(), line.encode("ascii")
+    for start in range(0, len(data), PIECE):
+        digest.update(data[start : start + PIECE])
+    return digest.hexdigest()
 
 
 class Draft:
@@ -204,8 +213,7 @@ class Entry:
 
 def row_of(entry: Entry) -> tuple[int, float, str, str, str, str, str]:
     """The row of an entry: seq, time, kind, body, keys, previous, hash."""
-    keys = canonical(list(entry.unique))
-    return (entry.seq, entry.time, entry.kind, entry.text, keys, entry.previous, entry.hash)
+    return (entry.seq, entry.time, entry.kind, entry.text, _list_of(entry.unique), entry.previous, entry.hash)
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
@@ -217,7 +225,7 @@ def entry_of(row: Sequence[Any]) -> Entry:
         sound = texts and isinstance(time, float) and isfinite(time)
     except (TypeError, ValueError, RecursionError):
         sound = False
-    if not sound or not isinstance(unique, list) or canonical(unique) != keys:
+    if not sound or not isinstance(unique, list) or _list_of(unique) != keys:
         raise AlteredLog(f"entry {seq} was altered: its row is not one that Tether writes.", seq)
     return Entry(seq, time, kind, text, tuple(unique), previous, hash_)
 

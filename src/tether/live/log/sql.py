@@ -75,6 +75,7 @@ class SqlStore(ABC):
         self._closed = False
         self._identity = ""
         self._old: Archive | None = None
+        self._inserts: dict[tuple[str, int], str] = {}  # statements, by table and number of rows
         self._stop = ""  # the announcement that was last read
         self._seen: Head | None = None  # the end of the log after the last commit of this store
         self._next: Head | None = None  # and after the one that is under way
@@ -310,9 +311,10 @@ class SqlStore(ABC):
         the threads that decide compete."""
         for start in range(0, len(rows), ROWS_AT_ONCE):
             some = rows[start : start + ROWS_AT_ONCE]
-            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
-            values = [value for row in some for value in row]
-            connection.execute(self._sql(f"INSERT INTO {{}}{table} VALUES {places}"), values)
+            if (sql := self._inserts.get((table, len(some)))) is None:
+                places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+                sql = self._inserts[table, len(some)] = self._sql(f"INSERT INTO {{}}{table} VALUES {places}")
+            connection.execute(sql, [value for row in some for value in row])
 
     def _end_and_keys(self, connection: Any, keys: list[str]) -> tuple[Head, dict[str, Entry]]:
         """The head of the log, and those of the keys that are in it, with their entries; in one round trip."""

@@ -60,6 +60,7 @@ class SqliteStore(SqlStore):
         self._path = Path(path).absolute()
         self._wal = Path(f"{self._path}-wal")
         self._stop_file, self._stop_stamp = Path(f"{self._path}.stop"), (0, 0)
+        self._unheard: OSError | None = None  # why it could not be read
         super().__init__(f"the log {self._path}", "main.", clock=clock, read_only=read_only)
         self._busy = busy
         self._inode: tuple[int, int] | None = None
@@ -223,21 +224,30 @@ class SqliteStore(SqlStore):
             raise self._refusal("stopped by a file beside it", error) from error
 
     def announced_stop(self, *, fresh: bool) -> str:
-        """What that file says: one look at its time, as it is written rarely and asked for with every decision."""
+        """What that file says: one look at its time, as it is written rarely and asked for with every batch."""
+        if fresh:
+            self._look_for_stop()
+        if self._unheard is not None:
+            raise self._refusal("asked for stops", self._unheard) from self._unheard
+        return self._stop
+
+    def _look_for_stop(self) -> None:
+        unheard: OSError | None = None
         try:
             status = self._stop_file.stat()
             if (stamp := (status.st_mtime_ns, status.st_ino)) != self._stop_stamp:
                 self._stop = self._stop_file.read_text(encoding="utf-8", errors="replace")
                 self._stop_stamp = stamp
         except FileNotFoundError:
-            return ""
+            self._stop, self._stop_stamp = "", (0, 0)
         except OSError as error:
-            raise self._refusal("asked for stops", error) from error
-        return self._stop
+            unheard = error
+        self._unheard = unheard
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         self._check_file()
         connection.execute("BEGIN IMMEDIATE")
+        self._look_for_stop()
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
