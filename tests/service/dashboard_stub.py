@@ -70,8 +70,9 @@ class Bandit:
 class Stub:
     """The service's state, and its answers by path."""
 
-    def __init__(self, *, origin="theorem", bounds="cost", is_open=False, seed=0, tick=60.0):
+    def __init__(self, *, origin="theorem", bounds="cost", listed=0, is_open=False, seed=0, tick=60.0):
         self.bandit, self.origin, self.bounds, self.is_open, self.tick = Bandit(seed), origin, bounds, is_open, tick
+        self.listed = listed
         self.seq, self.rows, self.history, self.asked = 0, [], [], []
         self.mode, self.stopped, self.alarm, self.broken = "live", None, None, False
         self.start, self.revoked, self.actions = time.time(), set(), []
@@ -121,6 +122,7 @@ class Stub:
             "origin": self.origin,
             "baseline_cost": SAFE_COST,
             "bounds": self.bounds,
+            "listed": self.listed,
             "gate_bound": bound + 1e-12 if chosen else None,
         }
         return {

@@ -322,9 +322,13 @@ def test_an_address_with_a_decision_opens_it_and_an_unknown_one_says_so(meet):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"origin": "tuned"}, "rule of thumb"), ({"bounds": "expected cost"}, "a single action may cost more than τ")],
+    [
+        ({"origin": "tuned"}, "rule of thumb"),
+        ({"bounds": "expected cost"}, "a single action may cost more than τ"),
+        ({"listed": 356}, "each of its 356 actions is taken to cost between 0 and 1"),
+    ],
 )
-def test_a_tuned_radius_and_an_expected_cost_are_said_on_the_certificate(meet, options, words):
+def test_a_tuned_radius_an_expected_cost_and_listed_actions_are_said_on_the_certificate(meet, options, words):
     person = meet("reader", stub=Stub(**options), decisions=60)
     row = next(row for row in reversed(person.stub.rows) if not row["is_baseline"])
     line = person.tab.locator(f"tr[data-id='{row['id']}']")
