@@ -3,9 +3,9 @@
     python benchmarks/learn_defaults.py [--seeds 3] [--only pendulum-20 taxi] [--rule unseen-1e-06]
     python benchmarks/learn_defaults.py --only held-out    environments that the default was not chosen on
 
-One line per environment and rule: `result.comparison.gain` of each seed, and "LOSES" where the interval of some seed
-lies below 0, "gains" where that of some seed lies above it and none below. Costs are simple and of our own. What needs
-MiniGrid or packages of requirements-real.txt is left out, and named, where they are missing.
+One line per environment and rule: `result.comparison.gain` of each seed, with "LOSES" where its interval lies below 0
+and "gains" where it lies above. Costs are simple and of our own. What needs packages of requirements-real.txt is left
+out, and named, where they are missing.
 """
 
 import argparse
@@ -360,21 +360,19 @@ def main() -> None:
             print(f"{name:14} left out: {NEEDS[name]} is not installed", flush=True)
             continue
         for rule in asked.rule:
-            began, gains, worst, best, last = time.process_time(), [], np.inf, -np.inf, []
+            began, shown, last = time.process_time(), [], []
             for seed in range(asked.seeds):
                 bridge, options = environments[name]()
                 config = RULES[rule]
                 result = learn(bridge, seed=seed, config=config, progress=False, **{"compare": 50, **options})
                 made = result.comparison
                 low, high = (0.0, 0.0) if made is None else made.interval
-                gains.append(0.0 if made is None else made.gain)
-                worst, best = min(worst, high), max(best, low)
+                word = "LOSES" if high < 0.0 else "gains" if low > 0.0 else "even"
+                shown.append(f"{word} {0.0 if made is None else made.gain:+.3g}")
                 last.append(float(result.returns[-20:].mean()))
-            verdict = "LOSES" if worst < 0.0 else "gains" if best > 0.0 else "even"
-            shown = ", ".join(f"{gain:+.3g}" for gain in gains)
             seconds = (time.process_time() - began) / asked.seeds
             print(
-                f"{name:14} {rule:14} {verdict:6} gain {shown}; last {np.mean(last):.3g}; {seconds:.0f} s CPU a seed",
+                f"{name:14} {rule:14} {', '.join(shown)}; last {np.mean(last):.3g}; {seconds:.0f} s CPU a seed",
                 flush=True,
             )
 
