@@ -152,6 +152,8 @@ def list_of_actions(
 class BoxRays(ActionRays):
     """Rays inside a Box of actions; actions are rounded toward the safe one, so that no length is exceeded.
 
+    A ray along several coordinates is met up to the last digit of the box's type only: an action in 32 bits may lie
+    beside it by 6e-8 of a coordinate, which no bound counts. Where that matters, declare a misfit.
     Without targets there are two rays per coordinate, from the safe action to the two walls of the box.
     """
 
