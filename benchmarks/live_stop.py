@@ -65,11 +65,11 @@ async def measure(args, token, server):
     print(f"  {len(learned)} actions other than a_0 arrived")
     for name, values in times.items():
         print(f"  {name:7} median {1e3 * np.median(values):7.0f} ms   worst {1e3 * max(values):7.0f} ms")
+    for connection in connections:
+        connection.transport.abort()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    for connection in connections:
-        connection.transport.abort()
 
 
 if __name__ == "__main__":
