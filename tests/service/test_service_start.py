@@ -82,7 +82,7 @@ def test_a_cold_start_folds_the_log_once_and_leaves_a_snapshot_for_every_worker(
         hashes = [entry.hash for entry in advisor.store.read()]
     folded, apply = [], Replica.apply
     monkeypatch.setattr(Replica, "apply", lambda *given: (folded.append(given[1].hash), apply(*given)))
-    config = config.model_copy(update={"snapshot_every": 10})
+    monkeypatch.setattr("tether.service.run.MUCH", 10)
     check_start(config, saves=True)
     make_advisor(config).close()
     make_advisor(config).close()

@@ -234,6 +234,10 @@ def check_port(config: ServiceConfig) -> None:
         ) from error
 
 
+MUCH = 500
+"""Entries that take longer to read again, in the worker, than a snapshot takes to be saved: about 0.1 s."""
+
+
 def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     """Everything that would fail in a worker, said before one is started: the problem, the tokens, the log.
 
@@ -247,7 +251,7 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     store_of(config, read_only=False).close()
     advisor = make_advisor(config, read_only=True)
     warm_up(advisor)
-    if saves and advisor.replica.head.seq - advisor.replica.saved_at >= config.snapshot_every:
+    if saves and advisor.replica.head.seq - advisor.replica.saved_at >= min(config.snapshot_every, MUCH):
         with closing(store_of(config, read_only=False)) as store, suppress(TetherError):  # it only saves time
             store.save_snapshot(advisor.replica.head.seq, advisor.replica.to_bytes())
     advisor.close()
