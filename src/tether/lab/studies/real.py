@@ -18,8 +18,8 @@ OURS, SAFE = "slucb-qvi", "always-safe"
 TWINS = ("motor-twin",)
 """Worlds that are not what was declared: what counts there is the alarm, not the gain."""
 HEADS = (
-    "world", "method", "gain over the safe action", "in the last quarter", "violations", "in runs", "worst excess",
-    "cost is", "alarms", "ms a step", "lines",
+    "world", "method", "gain over the safe action", "in the last quarter", "violations", "worst excess", "alarms",
+    "ms a step", "lines",
 )  # fmt: skip
 
 
@@ -152,19 +152,18 @@ def _line(one: dict[str, Any]) -> Sequence[str]:
         one["title"],
         one["label"],
         *spans,
-        f"{one['violations']:,}",
-        f"{sum_of(one)}",
+        violations_of(one),
         f"{one['worst_excess']:.3g}" if one["violations"] else "none",
-        "true" if one["truth"] else "observed",
         f"{one['alarms']} of {one['runs']}" if one["method"] == OURS else "",
         f"{one['milliseconds']:.2g}" if one["method"] != SAFE else "",
         str(one["lines"]),
     )
 
 
-def sum_of(one: dict[str, Any]) -> str:
-    """In how many of its runs there were violations."""
-    return f"{one['violating_runs']} of {one['runs']}"
+def violations_of(one: dict[str, Any]) -> str:
+    """How many, whether of the true cost or of the observed one, and in how many runs."""
+    kind = "true" if one["truth"] else "observed"
+    return f"{one['violations']:,} {kind}, in {one['violating_runs']} of {one['runs']} runs"
 
 
 def claims(results: Results) -> list[Claim]:
