@@ -843,9 +843,9 @@ def axes_picture(results: Results, dpi: int) -> bytes:
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(-(-len(axes) // across), across, squeeze=False).ravel()
         for ax, points in zip(panels, axes.values(), strict=False):
-            for name in names:
-                mine = {one["world"]: one for one in rows if row_for(one["method"]).title == name}
-                at = [(place, mine[world]) for place, (_, world) in enumerate(points) if world in mine]
+            for turn, name in enumerate(names):
+                mine, aside = {one["world"]: one for one in rows if row_for(one["method"]).title == name}, 0.025 * turn
+                at = [(place + aside, mine[world]) for place, (_, world) in enumerate(points) if world in mine]
                 ys = [one["regret_mean"] / floor[one["world"]] for _, one in at]
                 bars = [[abs(one["regret_mean"] - one[end]) / floor[one["world"]] for _, one in at] for end in ENDS]
                 look = looks[name]
@@ -853,12 +853,13 @@ def axes_picture(results: Results, dpi: int) -> bytes:
                 for (x, one), y in zip(at, ys, strict=True):
                     fill = look.light if one["broken"] == 0 else "white"
                     ax.plot([x], [y], "o", color=look.light, mfc=fill, ms=5, zorder=3)
-            ax.set_xticks(range(len(points)), [str(value) for value, _ in points])
+            middle = 0.0125 * (len(names) - 1)  # methods stand side by side, so that their intervals can be told apart
+            ax.set_xticks([place + middle for place in range(len(points))], [str(value) for value, _ in points])
             ax.set_title(
                 points[0][1].removesuffix(str(points[0][0])).rstrip(" =:"), loc="left", fontsize=9, fontweight="bold"
             )
             ax.axhline(1.0, color=QUIET, lw=0.6)
-            ax.set_ylim(-1.0, 2.5)
+            ax.set_ylim(-0.5, 2.0)
         for ax in panels[len(axes) :]:
             ax.set_axis_off()
         panels[0].set_ylabel("regret, always a₀ = 1")
