@@ -903,6 +903,18 @@ LEAN_PLANS = (
         "tests/gym/test_remote_env.py::test_an_answer_to_a_question_that_was_interrupted_is_not_taken_for_the_next",
     ),
     Fault(
+        "comparison: the plan that does not know the last episode is compared",
+        "comparison:compare",
+        drop("agent.plan()"),
+        "tests/gym/test_comparison.py::test_what_is_compared_has_learned_from_the_last_episode_too",
+    ),
+    Fault(
+        "real: a torch that cannot be imported is no reason to skip PPO",
+        "play:networks_fail",
+        becomes("''"),
+        "tests/lab/real/test_play.py::test_networks_are_skipped_and_named_if_torch_cannot_be_imported",
+    ),
+    Fault(
         "a safe cost that is the same everywhere is not held against a new threshold",
         "problem:Problem._costs_of_baseline",
         drop("self._check_baseline(...)"),
