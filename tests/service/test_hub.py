@@ -58,23 +58,6 @@ def test_requests_of_one_turn_share_one_write():
     assert sizes == [20] and len(decisions) == 20
 
 
-@pytest.mark.parametrize(("longest", "writes"), [(60.0, [10]), (0.0, 2)])
-def test_requests_are_gathered_while_more_arrive_in_each_turn_but_not_for_long(monkeypatch, longest, writes):
-    monkeypatch.setattr("tether.service.hub.LONGEST_TURN", longest)
-
-    async def work(hub, store):
-        asked = []
-        for _ in range(10):  # one more in each turn of the loop
-            asked.append(ask(hub))
-            await asyncio.sleep(0)
-        await asyncio.gather(*asked)
-        return store.sizes
-
-    sizes, decisions, _ = at_the_hub(work)
-    assert sizes == writes if longest else len(sizes) >= writes
-    assert sum(sizes) == len(decisions) == 10
-
-
 def test_a_request_that_cannot_be_used_harms_no_other_of_its_turn():
     async def work(hub, store):
         return await asyncio.gather(ask(hub), ask(hub, state="nowhere"), ask(hub), return_exceptions=True)
