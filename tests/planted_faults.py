@@ -1877,7 +1877,7 @@ DRIFTS = (
     ),
     Fault(
         "drift: old data of unknown age are taken",
-        "warm_start:warm_start_drafts",
+        "warm_start:_refuse_drift",
         never("any(problem.drift)"),
         f"{GATE_DRIFT}::test_old_data_of_unknown_age_are_refused",
     ),
