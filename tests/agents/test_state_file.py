@@ -174,8 +174,8 @@ def test_a_manifest_edited_by_hand_is_refused(saved, room):
     """The text changes, its hash does not."""
     with zipfile.ZipFile(io.BytesIO(saved)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    assert b'"confidence": 0.01' in members["manifest.json"]
-    members["manifest.json"] = members["manifest.json"].replace(b'"confidence": 0.01', b'"confidence": 0.02')
+    assert b'"confidence":0.01' in members["manifest.json"]
+    members["manifest.json"] = members["manifest.json"].replace(b'"confidence":0.01', b'"confidence":0.02')
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in members.items():
