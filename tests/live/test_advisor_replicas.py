@@ -91,6 +91,17 @@ def test_snapshots_are_saved_on_the_way_and_used(world, tmp_path):
     assert alone.to_bytes() == snapshot.data
 
 
+def test_where_many_decisions_are_open_snapshots_are_as_much_rarer(world, monkeypatch):
+    """A snapshot holds every open decision: with 29 of them and more, two in a row are 29 entries apart at least."""
+    store = MemoryStore()
+    advisor, saved, save = live_advisor(world.problem, store, snapshot_every=2), [], store.save_snapshot
+    monkeypatch.setattr(store, "save_snapshot", lambda seq, data: (saved.append(seq), save(seq, data)))
+    open_ones = [advisor.decide(0, 0) for _ in range(40)]
+    for decision in open_ones[:11]:
+        advisor.record(decision.id, 0.1, 0.1, 0)
+    assert len(saved) == 1
+
+
 def test_a_snapshot_that_cannot_be_used_is_passed_over(world):
     store = MemoryStore()
     advisor = live_advisor(world.problem, store)

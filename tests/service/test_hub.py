@@ -58,6 +58,29 @@ def test_requests_of_one_turn_share_one_write():
     assert sizes == [20] and len(decisions) == 20
 
 
+@pytest.mark.parametrize(("longest", "batches"), [(60.0, [10]), (0.0, [2, 2, 2, 2, 2])])
+def test_requests_are_gathered_while_more_arrive_but_not_for_long(monkeypatch, longest, batches):
+    """Two more in each of five turns of the loop."""
+    monkeypatch.setattr("tether.service.hub.LONGEST_TURN", longest)
+
+    async def work(hub, store):
+        prepare, sizes, asked = hub.advisor.prepare, [], []
+
+        def counted(requests):
+            sizes.append(len(batch := list(requests)))
+            return prepare(batch)
+
+        monkeypatch.setattr(hub.advisor, "prepare", counted)
+        for _ in range(5):
+            asked += [ask(hub), ask(hub)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*asked)
+        return sizes
+
+    sizes, decisions, _ = at_the_hub(work)
+    assert sizes == batches and len(decisions) == 10
+
+
 def test_a_request_that_cannot_be_used_harms_no_other_of_its_turn():
     async def work(hub, store):
         return await asyncio.gather(ask(hub), ask(hub, state="nowhere"), ask(hub), return_exceptions=True)
