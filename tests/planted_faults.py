@@ -1242,6 +1242,18 @@ LIVE_USE = (
         f"{LIVE}/test_policy.py::test_the_kill_switch_gives_the_safe_action_everywhere_until_it_is_released",
     ),
     Fault(
+        "hub: every turn of the loop is a batch of its own",
+        "hub:Hub._gather",
+        swap("loop.time() < until", "False"),
+        "tests/service/test_hub.py::test_requests_are_gathered_while_more_arrive_but_not_for_long",
+    ),
+    Fault(
+        "snapshots of many open decisions are saved as often as others",
+        "advisor:Advisor._after_outcome",
+        swap("len(replica.learner.agent.order)", "0"),
+        "tests/live/test_advisor_replicas.py::test_where_many_decisions_are_open_snapshots_are_as_much_rarer",
+    ),
+    Fault(
         "live: a decision that is not logged leaves all the same",
         "advisor:Advisor._not_logged",
         swap("self._safe(...)", "LiveDecision.of(item.events[-1], item.request.state)"),
