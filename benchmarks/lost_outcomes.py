@@ -9,6 +9,7 @@ did with all of them); "in order" is what agents do now. Counts decisions whose 
 import argparse
 from collections import deque
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,16 @@ def bandit(seed, noise=0.1, **told):
     return replace(world, problem=replace(world.problem, baseline_cost=None, **told)), streams
 
 
+class Found(NamedTuple):
+    """Of one run: decisions over τ and the largest excess, those over their own bound, the alarm's test, costs lost."""
+
+    over: int
+    excess: float
+    false_bounds: int
+    alarm: str
+    lost: int
+
+
 class Run:
     """One agent in one world; `in_order` says whether its outcomes carry the ids of their decisions."""
 
@@ -42,7 +53,7 @@ class Run:
         self.world, self.streams = bandit(seed, **told)
         self.agent = SlucbQvi(self.world.problem)
         self.agent.watch = Monitor(self.world.problem)
-        self.in_order, self.over, self.excess = in_order, 0, 0.0
+        self.in_order, self.over, self.excess, self.false_bounds = in_order, 0, 0.0, 0
         self.tau, self.gamma = self.world.problem.threshold[0], self.world.true_gamma[0, 0]
 
     def play(self, state=None):
@@ -50,7 +61,8 @@ class Run:
         state = self.world.reset(self.streams) if state is None else state
         self.agent.plan()
         decision = self.agent.act(0, state)
-        excess = float(self.gamma @ decision.feature) - self.tau
+        cost = float(self.gamma @ decision.feature)
+        excess, self.false_bounds = cost - self.tau, self.false_bounds + (cost > decision.cost_bound + 1e-9)
         if excess > 1e-9:
             self.over, self.excess = self.over + 1, max(self.excess, excess)
         return self.world.step(decision, self.streams)
@@ -61,7 +73,7 @@ class Run:
 
 
 def over_threshold(way, seed, steps, in_order, **told):
-    """(decisions over τ, largest excess, the alarm's test or "", outcomes lost) of one run."""
+    """What is found in one run."""
     run = Run(seed, in_order, **told)
     rng, waiting, pending = np.random.default_rng([seed, 9]), deque(), []
     if way == "sorted old data":
@@ -114,7 +126,8 @@ def _sorted_table(run, steps):
 
 
 def _told(run):
-    return run.over, run.excess, run.agent.tripped_by.partition(" test")[0], int(run.agent.lost.sum())
+    alarm = run.agent.tripped_by.partition(" test")[0]
+    return Found(run.over, run.excess, run.false_bounds, alarm, int(run.agent.lost.sum()))
 
 
 def main():
@@ -130,9 +143,9 @@ def main():
             kinds["in order, worst case"] = True, {"lost": "worst-case", "cost_range": (-0.5, 1.5)}
         for name, (in_order, told) in kinds.items():
             found = [over_threshold(way, seed, given.steps, in_order, **told) for seed in range(given.runs)]
-            over, broken = sum(f[0] for f in found), sum(f[0] > 0 for f in found)
-            alarms, unseen = sum(bool(f[2]) for f in found), sum(f[0] > 0 and not f[2] for f in found)
-            worst = max(f[1] for f in found)
+            over, broken = sum(f.over for f in found), sum(f.over > 0 for f in found)
+            alarms, unseen = sum(bool(f.alarm) for f in found), sum(f.over > 0 and not f.alarm for f in found)
+            worst = max(f.excess for f in found)
             print(
                 f"  {name:22s} runs over τ {broken:3d} ({unseen} without an alarm), decisions {over:6d}, "
                 f"excess {worst:.3f}, alarms {alarms:3d}"
