@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -70,9 +71,9 @@ def base_files(root):
 @pytest.fixture(scope="module")
 def podman(tmp_path_factory):
     """Run podman with images and containers in a folder of their own; answers what it prints."""
-    home = tmp_path_factory.mktemp("podman")
+    home, run_root = tmp_path_factory.mktemp("podman"), Path(tempfile.mkdtemp())  # podman wants a short path there
     driver = "overlay" if "overlay" in Path("/proc/filesystems").read_text() else "vfs"
-    kept = ("--root", home / "images", "--runroot", home / "run", "--storage-driver", driver)
+    kept = ("--root", home / "images", "--runroot", run_root, "--storage-driver", driver)
 
     def run(*arguments, check=True):
         command = ["podman", *kept, "--runtime", "runc", "--cgroup-manager", "cgroupfs", *arguments]
@@ -83,6 +84,7 @@ def podman(tmp_path_factory):
     yield run
     run("rm", "--all", "--force", "--time", "0", check=False)
     run("rmi", "--all", "--force", check=False)
+    shutil.rmtree(run_root, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
