@@ -1,10 +1,14 @@
 """Requests per second over HTTP, logged durably, against an endpoint of the same server that returns a constant.
 
-    python benchmarks/live_http.py [--seconds 8] [--clients 32] [--postgres]
+    python benchmarks/live_http.py [--seconds 8] [--clients 32] [--postgres] [--workers 2] [--features-take 5]
 
 The server runs in a process of its own (one worker), the load in this one: so many connections, each of which sends its
 next request when it has the answer to the last. The phases take turns, so that the ratio is fair on a busy machine. The
 advisor is live, and its outcomes are those of a linear cost: nothing trips, and most decisions are not the safe action.
+
+With `--features-take` every state is a new one, and the problem's own function needs so many milliseconds for its
+actions, as those of users may: then deciding is the work, and one can see whether several workers share it, even on two
+cores, which the load and the database need, too.
 """
 
 import argparse
@@ -32,9 +36,13 @@ def free_port():
 
 PORT = int(os.environ.setdefault("TETHER_BENCH_PORT", str(free_port())))  # the server's process finds it there
 PROBLEM = '''
-import numpy as np
-from tether import Problem
+import os
+import time
 
+import numpy as np
+from tether import Problem, StarActions
+
+TAKES = float(os.environ.get("TETHER_BENCH_FEATURES_TAKE", 0.0))
 GAMMA, THETA = np.random.default_rng(1).uniform(size=(2, 20))
 
 def problem():
@@ -44,7 +52,17 @@ def problem():
     costs = (phi_0 @ GAMMA)[None]
     rays = rng.dirichlet(np.full(20, 0.3), size=(50, 100))
     told = {"horizon": 1, "threshold": float(costs.max()) + 0.1, "noise": 0.05}
-    return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told)
+    if not TAKES:
+        return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told)
+    sets = [StarActions(*each) for each in zip(phi_0, rays, strict=True)]
+
+    def actions(state):
+        end = time.thread_time() + 1e-3 * TAKES
+        while time.thread_time() < end:
+            pass
+        return sets[int(state)]
+
+    return Problem(dimension=20, actions=actions, baseline_cost=lambda step, state: costs[0, int(state)], **told)
 '''
 
 
@@ -125,6 +143,11 @@ async def phase(clients, seconds, work):
     return len(latencies) / (time.perf_counter() - began), np.array(latencies)
 
 
+def new_state(rng):
+    """One of fifty, or any number below."""
+    return float(rng.uniform(0.0, 50.0)) if TRUTH["TAKES"] else int(rng.integers(50))
+
+
 async def constant(connection, rng):
     began = time.perf_counter()
     await connection.post("/v1/constant", {"state": int(rng.integers(50)), "step": 0})
@@ -133,13 +156,13 @@ async def constant(connection, rng):
 
 async def decide(connection, rng):
     began = time.perf_counter()
-    await connection.post("/v1/decisions", {"state": int(rng.integers(50)), "step": 0})
+    await connection.post("/v1/decisions", {"state": new_state(rng), "step": 0})
     return [time.perf_counter() - began]
 
 
 async def decide_and_record(connection, rng):
     began = time.perf_counter()
-    answer = json.loads(await connection.post("/v1/decisions", {"state": int(rng.integers(50)), "step": 0}))
+    answer = json.loads(await connection.post("/v1/decisions", {"state": new_state(rng), "step": 0}))
     between = time.perf_counter()
     told = {"decision_id": answer["id"], **outcome_of(answer["certificate"]["feature"], rng)}
     await connection.post("/v1/outcomes", told)
@@ -250,10 +273,13 @@ if __name__ == "__main__":
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--workers", type=int, default=1, help="more than one: PostgreSQL only, without the constant")
+    parser.add_argument("--features-take", type=float, default=0.0, help="milliseconds of a core per decision")
     args = parser.parse_args()
     if args.serve:
         serve(args.serve)
         raise SystemExit
+    os.environ["TETHER_BENCH_FEATURES_TAKE"] = str(args.features_take)
+    exec(PROBLEM, TRUTH)  # once more, as these options want it
     if args.workers == 1:
         print(f"SQLite, {args.clients} clients, durable (synchronous=FULL)")
         run(args, None)

@@ -140,7 +140,7 @@ class PostgresPlace(SqlPlace):
         self.arguments = ["postgres", server.address, schema]
 
     def open(self, **settings):
-        return PostgresStore(self.server.address, schema=self.schema, **settings)
+        return PostgresStore(self.server.address, schema=self.schema, **{"patience": 60.0, **settings})
 
     def execute(self, sql, parameters=()):
         with psycopg.connect(self.server.address, autocommit=True) as connection:

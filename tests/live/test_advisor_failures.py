@@ -207,3 +207,31 @@ def test_an_interrupted_decision_does_not_keep_others_entries_from_being_read(wo
     other.decide(0)
     advisor.decide(0)
     assert advisor.status().unsynced == 0 and advisor.status().decisions == 2
+
+
+def test_a_batch_looks_at_the_log_once_and_reads_only_what_others_wrote(world, monkeypatch):
+    """With several workers each reads what all others write: what it wrote itself, it has at hand."""
+    store = MemoryStore()
+    advisor = live_advisor(world.problem, store, refresh=0.0)
+    other = Advisor(world.problem, store, refresh=0.0)
+    other.sync()
+    pages, read = [], store.read
+
+    def counted(after, limit=1000):
+        pages.append(read(after, limit))
+        return pages[-1]
+
+    batch = advisor.prepare([advisor.question(0) for _ in range(20)])
+    before = [other.decide(0).id for _ in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "read", counted)
+        answers = advisor.commit(batch, store.append(batch.drafts))
+        assert [entry.body["decision_id"] for page in pages for entry in page] == before
+        assert all(answer.logged for answer in answers) and advisor.replica.head.seq == store.head().seq
+        pages.clear()
+        batch = advisor.prepare([advisor.question(0) for _ in range(20)])
+        assert len(pages) == 1
+        advisor.commit(batch, store.append(batch.drafts))
+    assert advisor.replica.head.seq == store.head().seq
+    other.sync()
+    assert other.replica.to_bytes() == advisor.replica.to_bytes()

@@ -1,5 +1,6 @@
 """The service around an advisor, in a thread of the test: a real server, real sockets, and tokens of every kind."""
 
+import asyncio
 import sys
 import threading
 import time
@@ -29,12 +30,21 @@ def new_advisor(store=None, problem=PROBLEM, **more):
     return Advisor(problem, MemoryStore() if store is None else store, **settings)
 
 
+class PromptServer(uvicorn.Server):
+    """Looks every 5 ms whether it should end, not every 100: tests start some two hundred of them."""
+
+    async def main_loop(self):
+        await self.on_tick(0)  # the headers of every answer
+        while not self.should_exit:
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def serving(advisor, **config):
     """A client of a service around this advisor, until the block ends."""
     told = ServiceConfig(problem="none:needed", **config)
     app, how = create_app(told, advisor), server_options(told)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, **how))
+    server = PromptServer(uvicorn.Config(app, port=0, log_config=None, access_log=False, **how))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -43,12 +53,17 @@ def serving(advisor, **config):
             raise RuntimeError("the service did not start")
     address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     try:
-        with httpx.Client(base_url=address, timeout=30.0) as client:
+        with plain_client(address) as client:
             yield client
     finally:
         server.should_exit = True
         thread.join(30)
         assert not thread.is_alive()
+
+
+def plain_client(address, timeout=30.0):
+    """A client without TLS: to load the authorities takes longer than most tests."""
+    return httpx.Client(base_url=address, timeout=timeout, verify=False)
 
 
 def tokens_of_every_kind(folder):

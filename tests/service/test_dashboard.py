@@ -79,7 +79,7 @@ class Person:
         self.server = serve(stub) if stub else None
         self.home = home or f"http://127.0.0.1:{self.server.server_address[1]}/"
         self.context = browser.new_context(viewport=habits.pop("viewport", {"width": 1280, "height": 900}), **habits)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(120_000)  # a machine may be busy
         self.tab = self.context.new_page()
         self.tab.on("console", self._hear)
         self.tab.on("pageerror", lambda error: self.trouble.append(str(error)))

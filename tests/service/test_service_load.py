@@ -7,9 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import httpx
 import pytest
-from service_app import decide, new_advisor, serving
+from service_app import decide, new_advisor, plain_client, serving
 
 from tether.errors import StoreError
 from tether.live.log.memory import MemoryStore
@@ -23,22 +22,31 @@ SOON = 5.0
 
 
 @contextmanager
-def stuck_readers(monkeypatch, client, count=60):
-    """So many requests for charts, none of which ends before the block does; yields their responses to come."""
-    go_on = threading.Event()
+def stuck_readers(monkeypatch, client, count=60, waiting=32):
+    """So many requests for charts, of which `waiting` do not end before the block does; yields their futures."""
+    begun, go_on = threading.Event(), threading.Event()
 
     def series(self, window, points):
+        begun.set()
         go_on.wait(60.0)
         return {}
 
     monkeypatch.setattr(View, "series", series)
-    with ThreadPoolExecutor(count) as pool:
-        asked = [pool.submit(httpx.get, f"{client.base_url}/v1/series", timeout=60.0) for _ in range(count)]
+    with plain_client(client.base_url, 60.0) as readers, ThreadPoolExecutor(count) as pool:
+        asked = [pool.submit(readers.get, "/v1/series") for _ in range(count)]
         try:
-            time.sleep(1.0)
+            assert begun.wait(60.0)
+            wait_until(lambda: sum(each.done() for each in asked) == count - waiting)  # the others were refused
             yield asked
         finally:
             go_on.set()
+
+
+def wait_until(holds, seconds=60.0):
+    give_up = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
@@ -59,7 +67,7 @@ def test_a_stop_does_not_wait_behind_readers(monkeypatch):
 def test_readers_beyond_the_limit_are_told_to_come_back(monkeypatch):
     limits = {"readers": 4, "readers_each": 3}
     with serving(new_advisor(), limits=limits) as client:
-        with stuck_readers(monkeypatch, client, count=6) as asked:
+        with stuck_readers(monkeypatch, client, count=6, waiting=3) as asked:
             pass
         answers = [each.result() for each in asked]
         assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 429, 429, 429]
@@ -95,6 +103,7 @@ def test_a_stop_that_cannot_be_logged_holds_and_is_logged_when_a_probe_finds_the
         assert client.get("/readyz").status_code == 503
         log.fails = False
         assert client.get("/readyz").status_code == 200
+        wait_until(lambda: any(entry.kind == "stopped" for entry in log.read()))
         assert decide(client, 1)["reason"] == "stopped"
         assert [entry.kind for entry in log.read() if entry.kind == "stopped"] == ["stopped"]
 

@@ -78,15 +78,17 @@ def test_a_request_with_two_lengths_is_refused_and_the_connection_closed(client)
         assert answer.startswith("HTTP/1.1 400 ") and "connection: close" in answer and "Content-Length" in answer
 
 
-@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/outcomes", "/v1/stop"])
-def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(client, path):
-    with connected(client) as line:
-        began = time.monotonic()
-        line.sendall(HEAD.format(path, "application/json").encode() + b'{"state"')
-        head, _, body = rest_of(line).partition("\r\n\r\n")
-        assert SECONDS * 0.9 < time.monotonic() - began < LATE
-    assert head.startswith("HTTP/1.1 408 ") and "content-type: application/problem+json" in head
-    assert '"title":"too slow"' in body and f"{SECONDS} s" in body and "connection: close" in head
+def test_a_body_that_does_not_arrive_is_a_408_and_the_end_of_the_connection(client):
+    with contextlib.ExitStack() as lines:
+        waiting, began = {}, time.monotonic()
+        for path in ("/v1/decisions", "/v1/outcomes", "/v1/stop"):
+            waiting[path] = lines.enter_context(connected(client))
+            waiting[path].sendall(HEAD.format(path, "application/json").encode() + b'{"state"')
+        for path, line in waiting.items():
+            head, _, body = rest_of(line).partition("\r\n\r\n")
+            assert SECONDS * 0.9 < time.monotonic() - began < LATE, path
+            assert head.startswith("HTTP/1.1 408 ") and "content-type: application/problem+json" in head, path
+            assert '"title":"too slow"' in body and f"{SECONDS} s" in body and "connection: close" in head, path
 
 
 def test_an_answer_that_nobody_reads_ends_its_connection(client):
@@ -136,11 +138,10 @@ def test_a_body_in_two_parts_is_taken_if_it_comes_in_time(client):
         assert answer(line).startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize("sent", ["", "GET /healthz HTTP/1.1\r\nHost: loc"])
-def test_a_connection_that_says_nothing_or_half_a_head_is_closed(client, sent):
-    with connected(client) as line:
-        line.sendall(sent.encode())
-        assert rest_of(line) == ""
+def test_a_connection_that_says_nothing_or_half_a_head_is_closed(client):
+    with connected(client) as silent, connected(client) as half:
+        half.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
+        assert rest_of(silent) == rest_of(half) == ""
 
 
 def test_a_head_that_drips_is_closed_too_first_or_later(client):

@@ -1,7 +1,9 @@
 """`tether serve` at its two ends: it says where it is once it can answer, it is warm, and Ctrl-C ends it at once."""
 
+import asyncio
 import json
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -10,6 +12,8 @@ import sys
 import threading
 import time
 import tomllib
+from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import httpx
@@ -19,7 +23,7 @@ from test_service_processes import configured, served
 from tether.live.replica import Replica
 from tether.service.app import make_advisor
 from tether.service.config import read_config
-from tether.service.run import check_start
+from tether.service.run import WorkerSocket, check_start
 
 
 def started(folder, **more):
@@ -43,6 +47,43 @@ def test_the_address_is_said_when_it_can_be_opened(tmp_path):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
+
+
+def test_each_worker_has_a_socket_of_its_own_whose_answers_leave_at_once():
+    """One that all share goes to whoever is awake first, and asyncio turns Nagle's algorithm off for TCP alone."""
+
+    async def connected(sockets, times):
+        found = [[] for _ in sockets]
+        servers = [
+            await asyncio.get_running_loop().create_server(partial(Accepted, taken), sock=each)
+            for each, taken in zip(sockets, found, strict=True)
+        ]
+        lines = [await asyncio.open_connection(*sockets[0].getsockname()) for _ in range(times)]
+        while sum(map(len, found)) < times:
+            await asyncio.sleep(0.001)
+        for _, writer in lines:
+            writer.close()
+        for server in servers:
+            server.close()
+        return found
+
+    with WorkerSocket("127.0.0.1", 0) as bound:
+        workers = [pickle.loads(ForkingPickler.dumps(bound)) for _ in range(2)]
+        assert {each.getsockname() for each in workers} == {bound.getsockname()}
+        found = asyncio.run(connected(workers, 64))
+    assert min(map(len, found)) > 8, "of 64 connections 32 are expected, and less than 9 in 2e-10 of all cases"
+    assert all(nodelay for taken in found for nodelay in taken)
+
+
+class Accepted(asyncio.Protocol):
+    """Notes whether what is written leaves at once."""
+
+    def __init__(self, taken):
+        self.taken = taken
+
+    def connection_made(self, transport):
+        line = transport.get_extra_info("socket")
+        self.taken.append(line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
 
 def test_a_port_that_is_taken_is_said_in_plain_words(tmp_path):

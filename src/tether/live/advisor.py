@@ -309,7 +309,9 @@ class Advisor:
 
         Every batch with drafts must be handed to `commit`, once, with what the log said of them.
         """
-        items = tuple([self._prepared(request) for request in requests])
+        given = tuple(requests)
+        first = next((request for request in given if isinstance(request, Question)), None)
+        items = tuple([self._prepared(request, looks=request is first) for request in given])
         batch = Batch(items, tuple([draft for item in items for draft in item.drafts]))
         with self._lock:
             self._in_flight += bool(batch.drafts)
@@ -319,15 +321,17 @@ class Advisor:
         """The second half, once the drafts are in the log, or could not be written: what becomes of each request."""
         with self._lock:
             self._in_flight -= bool(batch.drafts)
-            if isinstance(written, StoreError):
-                self._store_error = str(written)
+            unread = self._taken(batch, written)
         answers, start = list[Answer](), 0
         for item in batch.items:
             end = start + len(item.drafts)
-            answers.append(self._committed(item, written if isinstance(written, StoreError) else written[start:end]))
+            part = written if isinstance(written, StoreError) else written[start:end]
+            answers.append(self._committed(item, part) if unread is None or not item.drafts else unread)
             if isinstance(item.request, Question):
                 self._under_way.discard(item.request.id)
             start = end
+        with self._lock, suppress(StoreError):  # an altered log: it is found again, by the next who needs it
+            self._drain()
         return answers
 
     def notes(self) -> tuple[Event, ...]:
@@ -361,14 +365,14 @@ class Advisor:
         finally:  # an error that its own traceback refers to would keep all this in memory
             del batch, item, answer
 
-    def _prepared(self, request: Question | Outcome | Event) -> Item:
+    def _prepared(self, request: Question | Outcome | Event, *, looks: bool) -> Item:
         error: BaseException | None = None
         try:
             match request:
                 case Question() if self._failure:
                     return Item(request)
                 case Question():
-                    events = self._judged(request)
+                    events = self._judged(request, looks=looks)
                 case Outcome():
                     events, error = self._checked(request)
                 case _:
@@ -377,10 +381,11 @@ class Advisor:
         except BaseException as failure:  # of this request alone, too
             return Item(request, error=failure)
 
-    def _judged(self, question: Question) -> tuple[Event, ...]:
-        """The decision, after the gate's refusal if there was one."""
+    def _judged(self, question: Question, *, looks: bool) -> tuple[Event, ...]:
+        """The decision, after the gate's refusal if there was one. One question of a batch `looks` at the log."""
         with self._lock:
-            self._look_around()
+            if looks:
+                self._look_around()
             if not self._is_bound:  # the problem's functions failed when this advisor was started
                 self._is_bound = check_decisions(self._store, self.problem, self.states)
                 if not self._is_bound:
@@ -410,6 +415,18 @@ class Advisor:
             # to leave out such costs alone would bias the regression: a_0, until somebody has looked into it
             return (self._range_alarm(error),), error
 
+    def _taken(self, batch: Batch, written: Sequence[Appended] | StoreError) -> BaseException | None:
+        """`_take` what the batch has added to the log; returns why that cannot be done, if so."""
+        if isinstance(written, StoreError):
+            self._store_error = str(written)
+            return None
+        events = [event for item in batch.items for event in item.events]
+        try:
+            self._take([(entry, event) for event, (entry, new) in zip(events, written, strict=True) if new])
+        except BaseException as error:  # whoever waits for an answer gets this one
+            return error
+        return None
+
     def _committed(self, item: Item, written: Sequence[Appended] | StoreError) -> Answer:
         if item.error is not None and not item.drafts:
             return item.error
@@ -422,9 +439,8 @@ class Advisor:
 
     def _logged(self, item: Item, appended: Sequence[Appended]) -> Answer:
         """The events of a request are in the log, now or since before."""
-        fresh = [(entry, event) for event, (entry, new) in zip(item.events, appended, strict=True) if new]
         with self._lock:
-            self._take(fresh)
+            self._drain(appended[-1].entry.seq)  # no further: drift counts the decisions that were made before this one
         match item.request:
             case Question() as question:
                 entry, is_new = appended[-1]
@@ -509,7 +525,7 @@ class Advisor:
             return note.reason, note.detail
         with self._lock:
             if self._replica.head.seq < seq:  # of others, whose entries stand between
-                self._read_if_possible()
+                self._if_possible(partial(self._read_up_to, seq))
             reason, detail = halt(self._replica, self._stop_in_effect(fresh=not is_new))
             if not reason:
                 reason, detail = self._guarded(made, question, seq, is_new=is_new)
@@ -828,17 +844,18 @@ class Advisor:
         with self._lock:
             if appended.fresh:
                 self._take([(appended.entry, event)])
+                self._drain()
             if self._replica.head.seq < appended.entry.seq:
                 self._read()
         return appended
 
     def _take(self, written: list[tuple[Entry, Event]]) -> None:
-        """Apply entries that this process wrote, in the order of the log; those of others in between are read."""
+        """Keep entries that this process wrote until `_drain`, and read those of others that stand before them."""
         self._store_error = ""
         head = self._replica.head.seq
         self._arrived.update({entry.seq: (entry, event) for entry, event in written if entry.seq > head})
-        self._drain()
-        if not self._arrived:
+        first = min(self._arrived, default=head + 1)
+        if first == head + 1:
             self._gap_since = math.inf
             return
         # A gap: another thread's batch that is about to come in here, or another process's, which must be read.
@@ -846,16 +863,17 @@ class Advisor:
         self._gap_since = min(self._gap_since, now)
         waited = self._refresh is not None and now - self._gap_since > self._refresh
         if self._in_flight == 0 or waited:
-            self._read_if_possible()
+            self._if_possible(partial(self._read_up_to, first - 1))
 
-    def _drain(self) -> None:
+    def _drain(self, seq: float = math.inf) -> None:
+        """Apply what is at hand and next in the log, up to entry `seq`."""
         if not self._failure:
-            self._fold(self._apply_arrived)
+            self._fold(partial(self._apply_arrived, seq))
         if self._failure:
             self._arrived.clear()  # they are in the log, and read from there
 
-    def _apply_arrived(self) -> None:
-        while (next_one := self._arrived.pop(self._replica.head.seq + 1, None)) is not None:
+    def _apply_arrived(self, seq: float) -> None:
+        while self._replica.head.seq < seq and (next_one := self._arrived.pop(self._replica.head.seq + 1, None)):
             self._replica.apply(*next_one)
 
     def _fold(self, apply: Callable[[], object]) -> None:
@@ -904,23 +922,31 @@ class Advisor:
     def _read(self) -> None:
         """Everything that the log holds beyond this replica."""
         self._last_look = time.monotonic()
+        self._read_up_to(max(self._arrived, default=0))
         if not self._failure:
-            self._fold(lambda: self._replica.catch_up(self._store))
+            self._fold(partial(self._replica.catch_up, self._store))
         self._arrived = {seq: each for seq, each in self._arrived.items() if seq > self._replica.head.seq}
-        self._drain()
+
+    def _read_up_to(self, seq: int) -> None:
+        """Entries up to this one. Those that were written here are at hand, and not read again."""
+        before = -1
+        while before < self._replica.head.seq < seq and not self._failure:
+            before = self._replica.head.seq
+            self._fold(partial(self._replica.catch_up, self._store, min((seq, *(each - 1 for each in self._arrived)))))
+            self._drain(seq)
         self._gap_since = math.inf
 
     def _look_around(self) -> None:
         """Look for entries of other processes once in a while. If the log is gone, the older state is still good."""
         if self._refresh is None or time.monotonic() - self._last_look < self._refresh:
             return
-        self._read_if_possible()
+        self._if_possible(self._read)
         self._after_outcome()
 
-    def _read_if_possible(self) -> None:
+    def _if_possible(self, read: Callable[[], object]) -> None:
         """Read, unless the log is out of reach for now. One that was altered is never passed over."""
         try:
-            self._read()
+            read()
         except AlteredLog:
             raise
         except StoreError as error:

@@ -268,7 +268,7 @@ class Service:
 
 
 def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
-    """The advisor that a configuration describes. With several workers each decision first looks at the log.
+    """The advisor that a configuration describes. With several workers each batch first looks at the log.
 
     With `read_only` nothing is written to a log, not even what the configuration changes: a rehearsal.
     """

@@ -24,6 +24,7 @@ import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
 
 from tether.errors import InputError, TetherError
 from tether.service.app import create_app, make_advisor, store_of, warm_up
@@ -174,27 +175,51 @@ def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[st
         service_log.warning("no tokens are set: every program on this machine may do everything")
     os.environ[CONFIG], os.environ[ACCESS_LOG] = str(Path(config_path).resolve()), "yes" if access_log else "no"
     threading.Thread(target=_announce, args=(config, listening), daemon=True).start()
-    with shared_counts(config.workers):
-        uvicorn.run(
-            "tether.service.run:app_of_worker",
-            factory=True,
-            host=config.host,
-            port=config.port,
-            workers=config.workers,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=math.ceil(config.limits.seconds) + 1,
-            timeout_worker_healthcheck=STARTUP,
-            **server_options(config),
-        )
+    options = {
+        "app": "tether.service.run:app_of_worker",
+        "factory": True,
+        "host": config.host,
+        "port": config.port,
+        "workers": config.workers,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": math.ceil(config.limits.seconds) + 1,
+        "timeout_worker_healthcheck": STARTUP,
+        **server_options(config),
+    }
+    if config.workers == 1:
+        uvicorn.run(**options)
+        return
+    with shared_counts(), WorkerSocket(config.host, config.port) as port:
+        service_log.info("%d workers listen on port %d", config.workers, port.getsockname()[1])
+        Multiprocess(uvicorn.Config(**options), sockets=[port]).run()
+
+
+class WorkerSocket(socket.socket):
+    """A bound socket of which each worker process that it is sent to makes one of its own, on the same port.
+
+    The kernel then divides connections evenly. Of one that all share, whoever is awake first takes all that wait. Its
+    protocol is named, so that asyncio knows it for TCP: else the second half of an answer would wait 40 ms, until the
+    peer has acknowledged the first.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.bind((host, port))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WorkerSocket, self.getsockname()[:2]
 
 
 @contextmanager
-def shared_counts(workers: int) -> Iterator[None]:
+def shared_counts() -> Iterator[None]:
     """A folder in which several workers count together, in memory where the system has such a place, until the end."""
-    if workers == 1 or os.environ.get(SHARED):
+    if os.environ.get(SHARED):
         yield
         return
     try:

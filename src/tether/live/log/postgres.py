@@ -219,7 +219,8 @@ class PostgresStore(SqlStore):
         return str(self._rows(self._sql(sql))[0][0])
 
     def _set_row(self, name: str, value: str) -> None:
-        """By a connection of its own, which waits for no writer of the log."""
+        """By a connection of its own, which waits for no writer of the log, nor for the disk: it is for those who read
+        it now, and what must outlive the server is in the log."""
         self._check_open()
         if self.read_only:
             raise StoreError(f"{self._where} was opened for reading only.")
@@ -227,6 +228,7 @@ class PostgresStore(SqlStore):
         try:
             self._check_responsive()
             with closing(self._new_connection()) as connection:
+                connection.execute("SET synchronous_commit = off")
                 connection.execute(self._sql(sql), (name, value))
         except psycopg.Error as error:
             raise self._refusal("written", error) from error
