@@ -104,6 +104,8 @@ __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("features", "gym"):  # `import tether` is enough for tether.gym.remote
+        return import_module(f"tether.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'tether' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

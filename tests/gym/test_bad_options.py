@@ -131,6 +131,9 @@ def test_an_environment_without_costs_is_told_where_costs_may_come_from():
 def test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_learned_from():
     with pytest.raises(InputError, match="cost must be 1 finite number"):
         run(Shop(), cost=lambda *step: np.nan, **SHOP)
+    for hidden in (np.ma.masked, np.ma.array([0.1], mask=[True]), [np.ma.array([0.1], mask=[True])]):  # would be 0, 0.1
+        with pytest.raises(InputError, match=r"masked.*report None"):
+            run(Shop(), cost=lambda *step, hidden=hidden: hidden, **SHOP)
     unmeasured = run(Shop(), 5, cost=lambda *step: None, **SHOP)
     assert np.isnan(unmeasured.cost).all()
     assert unmeasured.agent.costs.moment.any() == np.False_

@@ -44,6 +44,25 @@ def same(first, second):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
 
 
+def test_costs_that_are_not_measured_count_as_declared():
+    """Every third is None. Certificates say so; in the worst case m of them widen the radius by at most √m/2 ranges."""
+    last = {}
+    for lost in ("at-random", "worst-case"):
+        asked, seen = iter(range(1000)), []
+
+        def cost(state, action, next_state, info, asked=asked):
+            return None if next(asked) % 3 == 0 else info["cost"]
+
+        options = {"lost": lost, "cost_range": (0.0, 1.0), "baseline_cost_error": 1e-3, "cost": cost}
+        result = run(Shop(), 20, **SHOP, **options, on_step=lambda made, _, seen=seen: seen.append(made))
+        assert result.agent.problem.lost == lost and result.agent.problem.baseline_cost_error == (1e-3,)
+        assert {shown.lost_as for made in seen for shown in made.evidence} == {lost}
+        last[lost] = seen[-1].evidence[0]
+    assert last["worst-case"].lost == last["at-random"].lost > 0
+    widened = last["worst-case"].radius.value - last["at-random"].radius.value
+    assert 0.1 < widened <= 0.5 * np.sqrt(last["worst-case"].lost)
+
+
 def test_learning_improves_on_the_safe_action_and_no_bound_exceeds_the_threshold():
     """Action 1 is safe everywhere, action 2 nowhere; features are shared, so single actions can be certified.
 

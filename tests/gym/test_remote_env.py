@@ -58,13 +58,27 @@ class Env:
         self.random = random.Random(seed)
     def reset(self):
         self.steps = 0
-        return self.random.randrange(5)
+        return getattr(self, "random", random).randrange(5)
     def step(self, action):
         self.steps += 1
         return self.steps, 0.5, self.steps == 2, {"cost": 0.25, "TimeLimit.truncated": True}
 
 def make_env():
     return Env()
+
+class Wrapper:
+    """Passes on whatever it is given, as Gym's own did."""
+    def __init__(self):
+        self.env = Env()
+        self.observation_space, self.action_space = Discrete(5), Discrete(2)
+    def reset(self, **options):
+        return self.env.reset(**options)
+
+class Seeded:
+    """Takes a seed and no options."""
+    observation_space, action_space = Discrete(5), Discrete(2)
+    def reset(self, seed=None):
+        return seed
 '''
 
 
@@ -98,6 +112,15 @@ def test_six_values_and_four_are_understood(far):
     assert env.reset(seed=4) == (first, {}) and info == {}
     assert env.step(1) == (1, 0.5, False, False, {"cost": 0.25, "TimeLimit.truncated": True})
     assert env.step(1)[2:4] == (False, True)
+
+
+def test_a_reset_is_asked_only_for_what_it_takes(far, capfd):
+    """CityLearn's takes nothing, behind wrappers of Gym that pass on everything."""
+    assert far("old:Seeded").reset(seed=4, options={"day": 1}) == (4, {})
+    assert capfd.readouterr().err == ""
+    wrapped = far("old:Wrapper")
+    assert wrapped.reset(seed=4)[0] in range(5)
+    assert "old:Wrapper takes no seed" in capfd.readouterr().err
 
 
 def test_what_it_prints_is_no_answer_and_what_cannot_be_sent_is_named(far):

@@ -54,6 +54,7 @@ ITS_OUTPUT_IS_SHOWN = ("README.md", "docs/notebooks/quickstart.ipynb")
 ELSEWHERE = {
     "docs/tutorial.md": "test_example.py of the service runs its files",
     "docs/service.md": "test_example.py of the service runs it in front of one",
+    "docs/remote.md": "needs three packages, each in an environment of its own; run by hand",
     "docs/frozen-lake.md": "needs a finished study; test_figure2.py calls what it calls",
     "docs/notebooks/motor.ipynb": "needs gym-electric-motor: a slow test runs it where that is installed",
 }

@@ -192,7 +192,7 @@ CHECKED_LENGTHS = (0.381966, 0.75)
 """Where on each ray that is checked; not the middle, where many curved features are straight by symmetry."""
 
 
-def told(given: Any, state: State) -> Any:
+def at(given: Any, state: State) -> Any:
     """What a user said of a state: the same for all, or a function of the state."""
     return given(state) if callable(given) else given
 
@@ -227,14 +227,14 @@ class ActionList:
 
     def allowed(self, state: State) -> list[Any]:
         """The actions of this state, in the order of the rows of D(s)."""
-        allowed = list(told(self.actions, state))
+        allowed = list(at(self.actions, state))
         if not allowed:
             raise InputError(f"state {state!r} has no allowed action: at least the safe one is needed (Assumption 2).")
         return allowed
 
     def safe(self, state: State) -> Any:
         """a_0(s)."""
-        return told(self.safe_action, state)
+        return at(self.safe_action, state)
 
     def action(self, state: State, chosen: int) -> Any:
         """The user's action that stands for a row of D(s)."""
@@ -274,11 +274,11 @@ class ActionRays:
 
     def safe_point(self, state: State) -> Array:
         """The safe action as a vector (m,)."""
-        return np.array(told(self.safe_action, state), dtype=np.float64)
+        return np.array(at(self.safe_action, state), dtype=np.float64)
 
     def target_points(self, state: State) -> Array:
         """Where the rays end (N, m)."""
-        return np.array(told(self.targets, state), dtype=np.float64)
+        return np.array(at(self.targets, state), dtype=np.float64)
 
     def points(self, state: State) -> tuple[Array, Array]:
         """The safe action (m,) and the ends of the rays (N, m), checked."""

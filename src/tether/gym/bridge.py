@@ -16,7 +16,7 @@ from gymnasium import Space, spaces
 from numpy.typing import ArrayLike
 
 from tether.errors import InputError
-from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, told
+from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, at
 from tether.features.state import Features
 from tether.problem.action_sets import ActionSet
 from tether.problem.names import NO_NAMES, Names
@@ -83,6 +83,8 @@ def read_cost(
         found = info[source] if isinstance(source, str) else [info[name] for name in names]
     if found is None:
         return None
+    if any(map(np.ma.is_masked, found if isinstance(found, list | tuple) else [found])):  # no number, but reads as one
+        raise InputError("the cost of a step is masked: if it was not measured, report None.")
     try:
         numbers = np.asarray(found, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
@@ -141,7 +143,7 @@ def list_of_actions(
                 "give PerAction(features, all_actions) instead."
             )
         features = PerAction(features, listed)
-    safe = told(safe_action, example)
+    safe = at(safe_action, example)
     if not space.contains(safe):
         raise InputError(f"the safe action {safe!r} of state {example!r} is not in the action space {space}.")
     if not isinstance(features, ActionFeatures):
@@ -185,7 +187,7 @@ class BoxRays(ActionRays):
 
     def safe_point(self, state: State) -> Array:
         """The safe action as a vector (m,), refused unless it is an action of the box."""
-        given = told(self.safe_action, state)
+        given = at(self.safe_action, state)
         try:
             safe = np.asarray(given, dtype=self.space.dtype).astype(np.float64).reshape(self.low.shape)
         except (TypeError, ValueError) as error:
@@ -262,8 +264,9 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        confidence, gamma_norm, feature_norm, tight_baseline, gap_floor, misfit, drift, drift_per: as in Problem.
-        limit, exceedance, noise_scales: as in Problem.
+        baseline_cost_error, confidence, gamma_norm, feature_norm, tight_baseline, gap_floor: as in Problem.
+        misfit, drift, drift_per, limit, exceedance, noise_scales: as in Problem.
+        lost, cost_range: as in Problem, for steps whose cost is None.
         time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
             function (observation, info) -> seconds.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
@@ -272,7 +275,7 @@ class Bridge:
         key: observation -> something hashable, for dictionaries and the like.
         reset_options: handed to every env.reset.
         names: what people call costs, actions and states, and the units: `tether.Names`.
-        problem: what an agent is told.
+        problem: what an agent knows.
         action_sets: state -> D(s), and from its rows to the environment's own actions.
         odd_rewards: how many rewards lay outside reward_range.
         stamp: the time of the newest observation, as `act(step, state, **bridge.stamp)` wants it; empty without `time`.
@@ -288,6 +291,7 @@ class Bridge:
     cost: CostSource = "cost"
     noise: float | Sequence[float] | None = None
     baseline_cost: float | Sequence[float] | Callable[[int, State], float | Sequence[float]] | None = None
+    baseline_cost_error: float | Sequence[float] = 0.0
     horizon: int | None = None
     actions: Sequence[Any] | Callable[[State], Sequence[Any]] | None = None
     mask: str | None = None
@@ -306,6 +310,8 @@ class Bridge:
     limit: Literal["expected", "realised"] = "expected"
     exceedance: float = 0.05
     noise_scales: bool = False
+    lost: Literal["at-random", "worst-case"] = "at-random"
+    cost_range: Sequence[float] | Sequence[Sequence[float]] | None = None
     cost_kind: str | Sequence[str] = "gaussian"
     key: Callable[[State], Hashable] | None = None
     reset_options: dict[str, Any] | None = None
@@ -347,6 +353,7 @@ class Bridge:
             dimension=self.action_sets.features.dimension,
             actions=self._actions_of,
             baseline_cost=self.baseline_cost,  # type: ignore[arg-type]
+            baseline_cost_error=self.baseline_cost_error,  # type: ignore[arg-type]
             confidence=self.confidence,
             gamma_norm=() if self.gamma_norm is None else self.gamma_norm,  # type: ignore[arg-type]
             feature_norm=self.feature_norm,
@@ -359,6 +366,8 @@ class Bridge:
             limit=self.limit,
             exceedance=self.exceedance,
             noise_scales=self.noise_scales,
+            lost=self.lost,
+            cost_range=self.cost_range,
             cost_kind=self.cost_kind,
             tight_baseline=self.tight_baseline,
             names=self.names,

@@ -1,4 +1,4 @@
-"""What is told after each episode of `learn`: a bar on the terminal, TensorBoard, MLflow, or a function of yours."""
+"""What reports each episode of `learn`: a bar on the terminal, TensorBoard, MLflow, or a function of yours."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from tether.records import Array
 
 
 class Episode(NamedTuple):
-    """One finished episode, as callbacks are told of it.
+    """One finished episode, as callbacks get it.
 
     Attributes:
         number: 0, 1, 2, …
@@ -43,13 +43,13 @@ class TensorBoard:
     """Writes every episode into a folder that `tensorboard --logdir` shows: pip install "tether-rl[tensorboard]"."""
 
     def __init__(self, folder: str) -> None:
-        self._writer = imported("tensorboardX", "tensorboard").SummaryWriter(folder)
+        # its own flush() leaves what a thread has not taken yet: the last episode would be seen two minutes later
+        self._writer = imported("tensorboardX", "tensorboard").SummaryWriter(folder, flush_secs=1)
 
     def __call__(self, episode: Episode) -> None:
         """One point per number."""
         for name, value in episode.numbers().items():
             self._writer.add_scalar(f"tether/{name}", value, episode.number)
-        self._writer.flush()
 
 
 class MLflow:

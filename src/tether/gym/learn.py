@@ -47,6 +47,7 @@ def learn(
     cost: CostSource = "cost",
     noise: float | Sequence[float] | None = None,
     baseline_cost: float | Sequence[float] | Callable[[int, State], float | Sequence[float]] | None = None,
+    baseline_cost_error: float | Sequence[float] = 0.0,
     horizon: int | None = None,
     actions: Sequence[Any] | Callable[[State], Sequence[Any]] | None = None,
     mask: str | None = None,
@@ -65,6 +66,8 @@ def learn(
     limit: Literal["expected", "realised"] = "expected",
     exceedance: float = 0.05,
     noise_scales: bool = False,
+    lost: Literal["at-random", "worst-case"] = "at-random",
+    cost_range: Sequence[float] | Sequence[Sequence[float]] | None = None,
     cost_kind: str | Sequence[str] = "gaussian",
     key: Callable[[State], Hashable] | None = None,
     reset_options: dict[str, Any] | None = None,
@@ -97,6 +100,7 @@ def learn(
             next_observation, info) -> cost.
         noise: σ of the cost's noise; None means costs in [0, 1].
         baseline_cost: the known cost of a_0: a number, or a function (step, observation); None if unknown.
+        baseline_cost_error: e, how far that may be off; 0 where it is known to all digits.
         horizon: H; None takes env.spec.max_episode_steps.
         actions: the list of actions, or a function observation -> those allowed there.
         mask: the entry of `info` that says which Discrete actions are allowed.
@@ -115,6 +119,9 @@ def learn(
         limit: what τ limits, the expected cost or the realised one.
         exceedance: η, how often a realised cost may exceed τ.
         noise_scales: whether the noise grows with the length that is played.
+        lost: what a step's cost counts as that is None: "at-random" leaves it out, which is right only if losing it did
+            not depend on it; "worst-case" takes the least favourable value within cost_range.
+        cost_range: (lowest, highest) cost, or one such pair per constraint.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for dictionaries and the like.
@@ -215,11 +222,11 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     for name in given["misspelt"]:
         raise TypeError(f"learn() got an unexpected keyword argument {name!r}{nearest(name, list(allowed)[:-1])}")
     env, names = given["env"], [one.name for one in fields(Bridge) if one.init and one.name != "env"]
-    told = {name: given[name] for name in names if given[name] is not allowed[name].default}
+    declared = {name: given[name] for name in names if given[name] is not allowed[name].default}
     if not isinstance(env, Bridge):
-        return Bridge(_several(env)[0], **told)
-    if told:
-        raise InputError(f"env is a Bridge already, so {sorted(told)} belong to the Bridge, not to learn.")
+        return Bridge(_several(env)[0], **declared)
+    if declared:
+        raise InputError(f"env is a Bridge already, so {sorted(declared)} belong to the Bridge, not to learn.")
     return env
 
 
@@ -252,7 +259,7 @@ def attach_monitor(agent: Agent, problem: Problem) -> None:
 
 
 def _alarms(agent: Agent) -> list[str]:
-    """What the agent and its online tests have to say, in words."""
+    """The alarms of the agent and of its online tests, in words."""
     if not isinstance(agent, LeastSquaresAgent):
         return []
     found = [agent.tripped_by] if agent.tripped_by else []

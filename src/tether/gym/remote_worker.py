@@ -39,7 +39,7 @@ def encode(value: Any) -> Any:
     if hasattr(value, "items"):
         return {"pairs": [[encode(key), encode(entry)] for key, entry in value.items()]}
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if kind and kind in "biuf":
+    if kind and kind in "biuf" and not (hasattr(value, "mask") and value.mask.any()):
         content = base64.b64encode(value.tobytes()).decode("ascii")
         return {ARRAY: content, "dtype": value.dtype.str, "shape": list(value.shape), "scalar": value.ndim == 0}
     raise NotSent(f"a value of type {type(value).__name__} cannot be sent: {value!r}")
@@ -67,7 +67,8 @@ def described(space: Any) -> Any:
     if kind == "Discrete":
         return {"kind": kind, "n": int(space.n), "start": int(getattr(space, "start", 0))}
     if kind == "Box":
-        return {"kind": kind, "low": encode(space.low), "high": encode(space.high), "dtype": str(space.dtype)}
+        dtype = getattr(space, "dtype", None) or space.low.dtype  # Gym of 2017 knew none
+        return {"kind": kind, "low": encode(space.low), "high": encode(space.high), "dtype": str(dtype)}
     if kind == "MultiDiscrete":
         return {"kind": kind, "nvec": encode(space.nvec)}
     if kind == "MultiBinary":
@@ -76,7 +77,7 @@ def described(space: Any) -> Any:
         return {"kind": kind, "spaces": [described(part) for part in space.spaces]}
     if kind == "Dict":
         return {"kind": kind, "spaces": [[name, described(part)] for name, part in space.spaces.items()]}
-    raise NotSent(f"a space of kind {kind} cannot be described")
+    raise NotSent(f"a space of kind {kind} cannot be described: let make_env wrap it as one that is")
 
 
 def sendable(info: Any) -> dict[str, Any]:
@@ -92,6 +93,15 @@ def sendable(info: Any) -> dict[str, Any]:
     return dict(kept, not_sent=left) if left else kept
 
 
+def takes(env: Any, name: str) -> bool:
+    """Whether `reset` takes an argument of this name; a wrapper that passes on anything takes what it wraps does."""
+    kinds = {one.name: one.kind for one in inspect.signature(env.reset).parameters.values()}
+    anything = inspect.Parameter.VAR_KEYWORD
+    if anything not in kinds.values() or kinds.get(name, anything) is not anything:
+        return name in kinds
+    return takes(env.env, name) if hasattr(env, "env") else True
+
+
 class Far:
     """The environment, and the answer to each request about it."""
 
@@ -101,6 +111,8 @@ class Far:
         for name in (path or "make_env").split("."):
             thing = getattr(thing, name)
         self.env: Any = thing() if isinstance(thing, type) or not hasattr(thing, "step") else thing
+        if not (takes(self.env, "seed") or hasattr(self.env, "seed")):
+            sys.stderr.write(f"{make} takes no seed, so none repeats an episode.\n")
         self.answers: dict[str, Callable[..., Any]] = {"spaces": self.spaces, "reset": self.reset, "step": self.step}
 
     def spaces(self) -> dict[str, Any]:
@@ -115,13 +127,11 @@ class Far:
 
     def reset(self, seed: Any, options: Any) -> Any:
         """An observation and an info; old environments give the first alone, and take seeds elsewhere."""
-        takes = inspect.signature(self.env.reset).parameters
-        if "seed" in takes or any(one.kind is one.VAR_KEYWORD for one in takes.values()):
-            found = self.env.reset(seed=seed, options=decode(options))
-        else:
-            if seed is not None:
-                self.env.seed(seed)
-            found = self.env.reset()
+        given = {"seed": seed, "options": decode(options)}
+        taken = {name: value for name, value in given.items() if takes(self.env, name)}
+        if seed is not None and "seed" not in taken and hasattr(self.env, "seed"):
+            self.env.seed(seed)
+        found = self.env.reset(**taken)
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict):
             return encode((found[0], sendable(found[1])))
         return encode((found, {}))

@@ -53,7 +53,7 @@ class LearningResult:
 
     @property
     def problem(self) -> Problem:
-        """What the learner was told."""
+        """What the learner knows."""
         return self.bridge.problem
 
     @property

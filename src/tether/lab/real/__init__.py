@@ -37,9 +37,9 @@ class RealWorld:
         learning: further keyword arguments of `tether.learn`, such as stationary=True.
         setup: the functions and classes that a user writes for `declare`; their lines are counted.
         truth: whether info says the true cost of a step, and why in a few words; "" if violations are observed ones.
-        gain, reward_scale: the unit in which gain is told, and how many of them one unit of reward summed over an
+        gain, reward_scale: the unit in which gain is shown, and how many of them one unit of reward summed over an
             episode is.
-        relative: whether gain is told relative to what the safe action uses, the mean of its second signal in a run:
+        relative: whether gain is shown relative to what the safe action uses, the mean of its second signal in a run:
             in worlds whose variants differ in size.
         signals: (name, unit) of what the picture shows: the limited quantity, and in its unit what it should follow;
             or the limited one, another one, and what that one should follow.

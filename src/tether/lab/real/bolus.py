@@ -62,8 +62,8 @@ class Answer(NamedTuple):
 def without_gym() -> Iterator[None]:
     """Stand-ins for what simglucose imports but is not needed here: Gym 0.9 and pkg_resources.
 
-    It announces environments to a Gym that no longer installs, and finds its tables by a module that setuptools has
-    dropped. Nothing of them stays behind.
+    It announces environments to a Gym that Python 3.12 cannot import, and finds its tables by a module that setuptools
+    has dropped. Nothing of them stays behind.
     """
 
     def file_of(package: str, name: str) -> str:
