@@ -18,7 +18,12 @@ TITLES = {
     "league-mdp": "Planners",
     "league-axes": "Axes of difficulty, by theorems alone",
 }
-HEAD = """# The league's tables
+HEAD = """---
+search:
+  boost: 0.1
+---
+
+# The league's tables
 
 Written by `python tools/league_page.py` from a run of `{command}`; [The league](league.md) says what is compared.
 Regret: mean and 95 % interval (Student's t) over seeds. Violations: steps whose true expected cost is over τ, in all

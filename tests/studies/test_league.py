@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
 
 from tether import InputError, Problem
 from tether.agents.relatives import RelativeConfig, Row
@@ -141,6 +142,23 @@ def test_rivals_are_compared_with_ours_seed_by_seed(results):
     assert compared(value=-above) == "| ROFUL | 2 | 0 | 0 | 0 | 0 | 2 |"
     assert compared(violations=np.ones((2, 60))) == "| ROFUL | 2 | 2 | 0 | 0 | 0 | 0 |"
     assert compared("slucb-qvi", violations=np.ones((2, 60)), value=above).startswith("| ROFUL | 2 | 0 | 2 |")
+
+
+def test_numbers_of_dots_overlap_neither_each_other_nor_a_dot():
+    """Where they are as close to each other as in the league itself."""
+    dots = [(0.11, 0.69), (0.114, 0.6), (0.156, 0.44), (0.156, 0.48), (0.2, 0.61), (0.2, 0.44), (0.78, 0.47)]
+    dots += [(0.84, 0.5), (0.78, -0.34), (0.81, -0.36), *((0.0, 0.1 * k) for k in range(8))]
+    figure = Figure(figsize=(7.4, 6.1), layout="constrained")
+    ax = figure.subplots()
+    ax.set(xlim=(-0.03, 1.06), ylim=(-3.9, 2.9))
+    drawn = [ax.plot([x], [y], "o", ms=7)[0] for x, y in dots]
+    figure.draw_without_rendering()
+    league._number_dots(ax, [(x, y, number) for number, (x, y) in enumerate(dots, start=10)])
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == len(dots)
+    assert not [(k, j) for k, box in enumerate(boxes) for j in range(k) if box.overlaps(boxes[j])]
+    assert not [k for k, box in enumerate(boxes) if any(box.overlaps(dot.get_window_extent()) for dot in drawn)]
 
 
 def test_the_page_and_the_pictures_can_be_made(results):

@@ -189,6 +189,7 @@ class Reader:
     def __init__(self, browser, page, **habits):
         self.trouble, self.asked = [], []
         self.tab = browser.new_context(**habits).new_page()
+        self.tab.set_default_timeout(120_000)  # a machine may be busy
         self.tab.on("console", self._hear)
         self.tab.on("pageerror", lambda error: self.trouble.append(str(error)))
         self.tab.on("requestfailed", lambda request: self.trouble.append(request.url))

@@ -37,7 +37,7 @@ Per = Literal["episode", "unit", "step"]
 COLUMNS: dict[Per, tuple[str, ...]] = {
     "episode": (
         "reward",  # realised return of the episode
-        "value",  # V_1^{π_k}(s_1^k), exact; of a misspecified world: in the linear one that the learner is told of
+        "value",  # V_1^{π_k}(s_1^k), exact; of a misspecified world: in the linear one that the learner believes in
         "optimal_value",  # V*_1(s_1^k), exact, of the best safe policy
         "regret",  # optimal_value − value: a term of R_K, Eq. (6); negative where an unsafe policy earns more
         "violations",  # steps of the episode whose true cost exceeds τ
@@ -291,7 +291,7 @@ def load(folder: Path) -> Results:
         missing += [(info.label, seed) for seed in parts if seed not in done]
         columns = StoredColumns(tuple(parts[run] for run in done), info.column_names)
         cells.append(Cell(**vars(info), seeds=done, columns=columns))
-    spec, told = manifest["spec"], manifest["environment"]
+    spec, machine = manifest["spec"], manifest["environment"]
     return Results(
         study=spec["name"],
         title=spec["title"],
@@ -299,9 +299,9 @@ def load(folder: Path) -> Results:
         spec=spec,
         cells=tuple(cells),
         missing=tuple(missing),
-        version=told["version"],
-        platform=told["platform"],
-        kernel=told["kernel"],
+        version=machine["version"],
+        platform=machine["platform"],
+        kernel=machine["kernel"],
         folder=folder,
     )
 

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 def build_world(name: str, options: Mapping[str, Any], episodes: int, streams: Streams) -> World:
-    """The instance of a world that a seed's streams draw; worlds that change with time are told K."""
+    """The instance of a world that a seed's streams draw; those that change with time are built for K episodes."""
     kind = WORLDS.get(name)
-    told = {"episodes": episodes} if "episodes" in kind.options else {}
-    return kind.build(streams.instance, **{**told, **options})
+    length = {"episodes": episodes} if "episodes" in kind.options else {}
+    return kind.build(streams.instance, **{**length, **options})
 
 
 def build_agent(name: str, options: Mapping[str, Any], world: World, episodes: int, streams: Streams) -> "Agent":
-    """A new agent; those that need K are told it, those that draw get a stream of their own."""
+    """A new agent; those that need K are given it, those that draw get a stream of their own."""
     kind = AGENTS.get(name)
-    told = {"episodes": episodes} if "episodes" in kind.options else {}
-    return kind.build(linear_of(world), {**told, **options}, *([streams.agent] if kind.draws else []))
+    length = {"episodes": episodes} if "episodes" in kind.options else {}
+    return kind.build(linear_of(world), {**length, **options}, *([streams.agent] if kind.draws else []))
 
 
 class Place(NamedTuple):
@@ -145,11 +145,11 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
 
 
 def instance_hash(world: LinearMDP) -> str:
-    """Eight digits that change when an instance does: its features, its truth, and what the learner is told."""
+    """Eight digits that change when an instance does: its features, its truth, and what the learner knows."""
     problem = world.problem
-    told = (problem.horizon, problem.threshold, problem.noise, problem.reward_noise, problem.confidence, problem.limit)
+    known = (problem.horizon, problem.threshold, problem.noise, problem.reward_noise, problem.confidence, problem.limit)
     truth = (world.phi_0, world.endpoints, world.true_theta, world.true_gamma, world.true_mu, world.initial)
-    return spec_hash([told, [hashlib.sha256(array.tobytes()).hexdigest() for array in truth]])[:8]
+    return spec_hash([known, [hashlib.sha256(array.tobytes()).hexdigest() for array in truth]])[:8]
 
 
 def _radius_name(radius: Radius, chosen: Any) -> str:
@@ -182,15 +182,15 @@ def check_study(study: Study) -> tuple[list[dict[str, Any]], list[dict[str, Any]
             continue
         rows += [{"world": place.description, **row} for row in _assumptions(worlds)]
         report = worlds[0].problem.check(randomised=mixes)
-        told = [finding for finding in report.findings if finding.verdict != "cannot be known"]
-        findings += [{"world": place.description, **asdict(finding)} for finding in told]
+        known = [finding for finding in report.findings if finding.verdict != "cannot be known"]
+        findings += [{"world": place.description, **asdict(finding)} for finding in known]
     if not any(row["assumption"] == "all" for row in rows):
         cells_of(study)
     return rows, findings
 
 
 def _assumptions(instances: list[World]) -> list[dict[str, Any]]:
-    """What the instances of one world show. Building them has already enforced 1 to 4 of what the learner is told."""
+    """What the instances of one world show. Building them has already enforced 1 to 4 of what the learner knows."""
     worlds, first = [linear_of(world) for world in instances], instances[0]
     gaps = [_smallest_gap(world) for world in worlds]
     norms = [np.linalg.norm(world.true_gamma, axis=2).max() for world in worlds]

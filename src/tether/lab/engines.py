@@ -207,7 +207,7 @@ class RayEngine:
             import ray
         except ImportError:
             raise TetherError('the ray engine needs Ray: pip install "tether-rl[ray]".') from None
-        self._ray, self._address, self._wanted = ray, address, workers
+        self._ray, self._address = ray, address
         self.workers = workers or os.cpu_count() or 1
 
     def run(self, task: Task, units: Sequence[Any], tell: Tell) -> Iterator[tuple[int, Any]]:

@@ -69,7 +69,7 @@ class Meaning:
 class WorldKind:
     """A family of worlds: build(rng, **options), where rng is the seed's "instance" stream.
 
-    A world with an option `episodes` is told the study's, unless the spec sets it.
+    A world with an option `episodes` is given the study's, unless the spec sets it.
     """
 
     summary: str

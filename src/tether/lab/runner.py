@@ -126,8 +126,8 @@ def execute(unit: Unit, tell: Callable[[int], None]) -> Outcome:
     try:
         _check_code(unit)
         columns, alarms = play(unit, tell)
-        told = {**unit.metadata, "seed": unit.seed} | ({"alarms": alarms} if alarms else {})
-        part = books.encode(unit.info, unit.seed, columns, told)
+        metadata = {**unit.metadata, "seed": unit.seed} | ({"alarms": alarms} if alarms else {})
+        part = books.encode(unit.info, unit.seed, columns, metadata)
     except Exception:
         return Outcome(b"", traceback.format_exc(), time.perf_counter() - began)
     return Outcome(part, "", time.perf_counter() - began)
@@ -237,10 +237,10 @@ def run_study(study: Study, folder: Path, engine: Engine, listener: Listener | N
 
 def _units(study: Study, infos: list[CellInfo]) -> list[Unit]:
     """Every run, all cells of a seed before the next seed, so that an early stop leaves comparable runs."""
-    told = {"study": study.model_dump(mode="json"), "code": CODE, **books.environment()}
+    made_by = {"study": study.model_dump(mode="json"), "code": CODE, **books.environment()}
     units: list[Unit] = []
     for info in infos:
-        about = {**told, "cell": info.to_json()}
+        about = {**made_by, "cell": info.to_json()}
         units += [Unit(info, info.episodes, run, about) for run in info.runs(study.seed_list)]
     return sorted(units, key=lambda unit: unit.seed // unit.info.repeats)  # stable: cells in order, repeats together
 

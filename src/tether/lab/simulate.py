@@ -62,7 +62,7 @@ Progress = Callable[[int], None]
 
 
 def linear_of(world: World) -> LinearMDP:
-    """The world itself, or the one that the learner of a misspecified world is told of."""
+    """The world itself, or the one that the learner of a misspecified world believes in."""
     return world.linear if isinstance(world, MisspecifiedMDP) else world
 
 
@@ -297,8 +297,8 @@ class Witness:
         seen = np.atleast_1d(np.asarray(outcome.cost, dtype=np.float64))
         for name, watch in self._watches.items():
             if watch.alarm is None:
-                told = decision.step, decision.feature, seen, outcome.reward, decision.state, decision.is_baseline
-                watch.observe(*told)
+                measured = decision.step, decision.feature, seen, outcome.reward, decision.state, decision.is_baseline
+                watch.observe(*measured)
                 if watch.alarm is not None:
                     self._alarms[name] = episode * self._world.problem.horizon + decision.step + 1
 

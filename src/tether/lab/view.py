@@ -1,7 +1,7 @@
 """What a study offers to those who show it: claims, charts, a table, pictures. Its file makes one `View` of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -20,10 +20,6 @@ class Claim:
     text: str
     holds: bool
     evidence: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

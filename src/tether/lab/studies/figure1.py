@@ -274,7 +274,7 @@ def _runs(cells: Sequence[Cell]) -> str:
     return counted(min(len(cell.seeds) for cell in cells), "run")
 
 
-# Claims about a learner beside its default action, in worlds that have a meaning: what it gains, and what those break
+# Claims about a learner beside its safe action, in worlds that have a meaning: what it gains, and what those break
 # who have no safe set
 
 
@@ -300,7 +300,7 @@ def gain_over_default(cell: Cell, default: Cell) -> Interval:
 
 
 def beside_default(cells: list[Cell]) -> list[Claim]:
-    """What can be said where a learner with the theorem's radius ran beside the default action; else nothing."""
+    """What can be said where a learner with the theorem's radius ran beside the safe action; else nothing."""
     default = default_of(cells)
     learner = next((cell for cell in cells if cell.cost_radius_origin == "theorem"), None)
     meaning = None if default is None else meaning_of(default.world)
@@ -310,7 +310,7 @@ def beside_default(cells: list[Cell]) -> list[Claim]:
     made = [
         Claim(
             "learner-beats-default",
-            "The safe learner earns more than the default action, while it learns.",
+            "The safe learner earns more than the safe action, while it learns.",
             bool(gain.low > 0.0),
             f"{learner.label} minus the default, in {meaning.gain}: {gain} over {len(learner.seeds)} runs",
         )

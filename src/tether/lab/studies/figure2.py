@@ -296,7 +296,7 @@ def _faster(cell: Cell, kind: Kind, rivals: Sequence[CisrRun]) -> Claim:
 
 
 def _steps_until(curve: Array, level: float, length: int) -> int | None:
-    """Training steps at the end of the first unit with that success."""
+    """Training steps until the end of the first unit with that success."""
     reached = np.flatnonzero(curve >= level)
     return int(length * (reached[0] + 1)) if len(reached) else None
 

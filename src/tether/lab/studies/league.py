@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import escape
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -638,11 +639,12 @@ def _anchor_panel(name: str, beside: Sequence[str], here: Sequence[tuple[Task, P
         series.append(Series(task.player, note, style, played.rounds.astype(np.float64), *band, total=value))
     same = rounds == anchor.rounds
     cut = "" if same else f" A quick look: the figure has {anchor.rounds:,} rounds."
+    clean = ", ".join(f"{task.player} {int((played.violations == 0).sum())}" for task, played, _ in here)
     return Panel(
         key=name,
         title=anchor.title,
         subtitle=f"{anchor.citation}.{cut}",
-        notes=(f"Trials without a violation, of {anchor.trials}: {_clean(here)}.",),
+        notes=(f"Trials without a violation, of {anchor.trials}: {clean}.",),
         x_title="round t",
         y_title="R_t/√t" if anchor.per_root else "R_t",
         series=tuple(series),
@@ -654,10 +656,6 @@ def _anchor_panel(name: str, beside: Sequence[str], here: Sequence[tuple[Task, P
             if same
         ),
     )
-
-
-def _clean(here: Sequence[tuple[Task, Played, float]]) -> str:
-    return ", ".join(f"{task.player} {int((played.violations == 0).sum())}" for task, played, _ in here)
 
 
 HUES = ("other", "paper", "certified", "penalised", "unconstrained", "told", "default")
@@ -785,29 +783,40 @@ def overall(results: Results, dpi: int) -> bytes:
         for x, y, _, method, filled in dots:
             hue, size = _hue(method), 11 if method in OWN_METHODS else 7
             ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
-        _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
         ax.set_xlabel("share of runs that broke the world's limit at least once (filled: certified by its theorem)")
         ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
         marks = [Line2D([], [], linestyle="", label=f"{place}  {dot[2]}") for place, dot in enumerate(dots, start=1)]
         figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
+        figure.draw_without_rendering()  # lays it out
+        _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
         return _png(figure, dpi)
 
 
 def _number_dots(ax: Any, dots: Sequence[tuple[float, float, int]]) -> None:
-    """A number beside each dot (x, y, number); those of dots that are close to each other are pushed apart."""
+    """A number beside each dot (x, y, number), once its figure is laid out. Those of dots that are close to each other
+    are pushed apart, and stand to the right or left, higher or lower, where they meet no other dot or number."""
     to_axes = ax.transData + ax.transAxes.inverted()
     columns: list[list[tuple[float, float, int]]] = []
-    placed = {(*to_axes.transform((x, y)).tolist(), label) for x, y, label in dots}
-    for x, y, label in sorted(placed):
+    for x, y, label in sorted({(*to_axes.transform((x, y)).tolist(), label) for x, y, label in dots}):
         if not columns or x - columns[-1][0][0] >= 0.025:
             columns.append([])
         columns[-1].append((x, y, label))
+    room = np.array([12.0, 9.0]) * ax.figure.dpi / 72.0 / (ax.bbox.width, ax.bbox.height)  # of a number, in points
+    taken = np.array([(x, y) for column in columns for x, y, _ in column])
     for column in columns:
-        right = max(x for x, _, _ in column)
-        heights = [0.96 * height for height in spread([y / 0.96 for _, y, _ in column], 0.035)]  # clear of the title
-        for (x, y, label), height in zip(column, heights, strict=True):
-            ax.plot([x + 0.01, right + 0.022], [y, height], color=QUIET, lw=0.4, transform=ax.transAxes)
-            ax.text(right + 0.025, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, va="center")
+        tries = []
+        for shift, gap, side in product((0.0, 0.03, -0.03, 0.06, -0.06, 0.09, -0.09), (0.022, 0.04), (1.0, -1.0)):
+            at = side * max(side * x for x, _, _ in column) + side * (gap + 0.5 * room[0])
+            heights = [0.96 * y for y in spread([(y + shift) / 0.96 for _, y, _ in column], 0.035)]  # under the title
+            places = np.column_stack([np.full(len(heights), at), heights])
+            met = int((np.abs(places[:, None] - taken) < room).all(axis=2).sum()) + (not 0.0 < at < 1.0)
+            tries.append((met, abs(shift) + gap, -side, places))
+        _, _, left, places = min(tries, key=lambda one: one[:3])
+        taken = np.vstack([taken, places])
+        for (x, y, label), (at, height) in zip(column, places, strict=True):
+            ends = [x - 0.01 * left, at + 0.5 * left * room[0]], [y, height]
+            ax.plot(*ends, color=QUIET, lw=0.4, transform=ax.transAxes)
+            ax.text(at, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, ha="center", va="center")
 
 
 def _png(figure: Any, dpi: int) -> bytes:
@@ -881,8 +890,10 @@ def pareto(results: Results, dpi: int) -> bytes:
     with matplotlib.rc_context(LOOK):
         figure = Figure(figsize=(5.0 * across, 4.2 * down + 0.5 + 0.2 * -(-len(methods) // 2)), layout="constrained")
         axes = figure.subplots(down, across, squeeze=False).ravel()
-        for ax, world in zip(axes, worlds, strict=False):
-            _pareto_panel(ax, world, [one for one in rows if one["world"] == world], methods)
+        panels = [
+            (ax, _pareto_panel(ax, world, [one for one in rows if one["world"] == world], methods))
+            for ax, world in zip(axes, worlds, strict=False)
+        ]
         for ax in axes[len(worlds) :]:
             ax.set_axis_off()
         names = [f"{place + 1}  {row_for(method).title}" for place, method in enumerate(methods)]
@@ -892,11 +903,16 @@ def pareto(results: Results, dpi: int) -> bytes:
             for fill, label in ((QUIET, "radius of its theorem"), ("white", "tuned, told γ* or none"))
         ]
         figure.legend(handles=marks, loc="outside lower center", ncols=min(3, 1 + across), frameon=False, fontsize=8.5)
+        figure.draw_without_rendering()
+        for ax, dots in panels:
+            _number_dots(ax, dots)
         return _png(figure, dpi)
 
 
-def _pareto_panel(ax: Any, world: str, here: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
-    """One world. Labels of dots that lie on each other are pushed apart."""
+def _pareto_panel(
+    ax: Any, world: str, here: Sequence[dict[str, Any]], methods: Sequence[str]
+) -> list[tuple[float, float, int]]:
+    """One world; its dots (x, y, number)."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     floor = next((one["regret_mean"] for one in here if one["method"] == "always-safe"), 1.0)
@@ -913,10 +929,10 @@ def _pareto_panel(ax: Any, world: str, here: Sequence[dict[str, Any]], methods: 
     ax.set_xlim(-0.15 * unit, 10.0 * max([1.0, *(x for _, x, _ in dots)]))
     low, high = min(0.0, *(y for *_, y in dots)), max(1.0, *(y for *_, y in dots))
     ax.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
-    _number_dots(ax, [(x, y, methods.index(one["method"]) + 1) for one, x, y in dots])
     ax.set_title(world, loc="left", fontsize=10, fontweight="bold")
     ax.set_xlabel("episodes over the budget per run" if here[0]["limits"] == "episode" else "violations per run")
     ax.set_ylabel("regret, always a₀ = 1")
+    return [(x, y, methods.index(one["method"]) + 1) for one, x, y in dots]
 
 
 def claims(results: Results) -> list[Claim]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.lab.books import Cell, Interval, Results, interval, paired
+from tether.lab.books import Cell, Results, interval, paired
 from tether.lab.plots import INK, LOOK, QUIET, Chart, Panel, running_sum, styles
 from tether.lab.real import RealWorld, described
 from tether.lab.view import Claim, Picture, Table, View, counted, html_table
@@ -59,11 +59,6 @@ def broken_steps(world: RealWorld, cell: Cell) -> NDArray[np.bool_]:
     return over
 
 
-def mean_gain(gained: Array) -> Interval:
-    """Mean over episodes with its interval over runs; a single run, or equal ones, has none."""
-    return interval(gained.mean(axis=1))
-
-
 def row(world: RealWorld, cell: Cell, safe: Cell | None) -> dict[str, Any]:
     """The numbers of one method in one world."""
     broken = broken_steps(world, cell).sum(axis=1)
@@ -88,7 +83,7 @@ def row(world: RealWorld, cell: Cell, safe: Cell | None) -> dict[str, Any]:
         gained = gains(world, cell, safe)
         quarter = max(1, gained.shape[1] // 4)
         for name, part in (("gain", gained), ("last", gained[:, -quarter:])):
-            found = mean_gain(part)
+            found = interval(part.mean(axis=1))  # of the mean over episodes, over runs
             made |= {name: float(found.mean), f"{name}_low": float(found.low), f"{name}_high": float(found.high)}
     return made
 

@@ -20,7 +20,6 @@ MIX = np.array([0.25, 0.35, 0.25, 0.15])
 FATIGUE = ("fresh", "used", "tired")
 TIREDNESS = np.array([0.1, 0.5, 0.9])
 """Share of "tiring" in the natural course of each level of fatigue."""
-LEVERS = ("display", "video", "notifications")
 DIRECTIONS = {
     "display": (0.60, 0.00, 0.00),
     "video": (0.00, 0.50, 0.00),

@@ -12,14 +12,12 @@ from tether.lab.worlds.courses import CourseModel, perturbed
 from tether.lab.worlds.linear_mdp import LinearMDP
 from tether.records import Array
 
-BOTTLES = ("PET", "light glass", "glass")
 FRAGILITY = np.array([0.5, 1.0, 0.75])
-"""How easily each kind breaks or jams, relative to light glass: known from the supplier, a feature."""
+"""How easily PET, light glass and glass break or jam, relative to light glass: known from the supplier, a feature."""
 ORDERS = np.array([0.5, 0.2, 0.3])
 """Kinds in an hour's orders."""
-WEAR = ("fresh", "worn", "due")
 WORN = np.array([0.1, 0.5, 0.9])
-"""Share of "wearing" in the default course at each level of wear."""
+"""Share of "wearing" in the default course of a fresh line, a worn one and one that is due for service."""
 STATIONS = ("filler", "capper", "packer")
 DIRECTIONS = {
     "filler": (0.6, 0.0, 0.0),

@@ -30,7 +30,7 @@ class WorldEnv(gymnasium.Env[Observation, Any]):
 
     `info["cost"]` is the observed, noisy cost (an array if there are several), `info["threshold"]` its τ, and
     `info["safe_action"]` is a_0(s) in the form of an action. With `reveal=True`, `info["true_cost"]` is the expectation
-    that no learner is told.
+    that no learner knows.
 
     An episode is *terminated* at the horizon or in a state that ends it: the finite horizon is the task itself, and no
     value lies beyond it. Where a trajectory ends early, the last reward includes what the remaining steps are worth

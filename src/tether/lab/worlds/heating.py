@@ -12,10 +12,6 @@ from tether.lab.worlds.courses import CourseModel, perturbed
 from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
 from tether.records import Array
 
-OUTSIDE = ("mild", "cold", "freezing")
-ROOM = ("warm", "fair", "cool")
-PRESENCE = ("away", "home")
-LEVERS = ("living rooms", "bedrooms", "flow temperature")
 DIRECTIONS = {
     "living rooms": (4.0, 0.0, 0.0),
     "bedrooms": (0.0, 4.0, 0.0),
@@ -67,7 +63,7 @@ def heating(
     confidence: float = 0.01,
     spread: float = 0.2,
 ) -> LinearMDP:
-    """One house on one winter day: 3 outside bands × 3 room bands × away or home, 6 set-backs, H = 8 steps of 3 h.
+    """One day of a house: 3 bands outside (mild first) × 3 inside (warm first) × away or home, H = 8 steps of 3 h.
 
     `threshold` and `noise` are in K: ISO 7730 allows 22 ± 2 °C in winter for its category B, and a person's vote on the
     temperature is good to about half a K (chosen). Costs are K / 5, so that they lie in [0, 1].

@@ -49,7 +49,7 @@ class LinearMDP:
 
     Attributes:
         name: what results and figures call it.
-        problem: what the learner is told; its states are 0..S-1.
+        problem: what the learner knows; its states are 0..S-1.
         true_theta: θ*_h, (H, d).
         true_gamma: γ*_h, one per constraint, (H, M, d).
         true_mu: μ*_h, (H, d, S); 0 in a bandit (H = 1), where nothing follows.
@@ -107,11 +107,11 @@ class LinearMDP:
             if self.ended[state]:
                 continue
             true = self.true_gamma @ known.phi_0
-            told = self.problem.look_up(state).baseline_cost
-            if not (np.abs(true - told) <= np.add(self.problem.baseline_cost_error, self.problem.misfit) + 1e-9).all():
+            said = self.problem.look_up(state).baseline_cost
+            if not (np.abs(true - said) <= np.add(self.problem.baseline_cost_error, self.problem.misfit) + 1e-9).all():
                 raise AssumptionError(
                     f"Assumption 2 declares the cost of the safe action, but in state {state} the problem says "
-                    f"{told.tolist()} and the world's γ* gives {true.tolist()}."
+                    f"{said.tolist()} and the world's γ* gives {true.tolist()}."
                 )
 
     @property
@@ -210,7 +210,7 @@ def _check_gamma(true_gamma: Array, problem: Problem) -> None:
             )
 
 
-# MisspecifiedMDP: a world whose costs are *not* linear in the features that the learner is told. For measuring alarms.
+# MisspecifiedMDP: a world whose costs are *not* linear in the features that the learner knows. For measuring alarms.
 
 ExtraCost = Callable[[int, int, Array, int], Array]
 """(step, state, feature (d,), episode) -> what the model leaves out of each cost, (M,)."""
@@ -221,7 +221,7 @@ class MisspecifiedMDP:
     """c_h(s, a) = ⟨γ*_h, φ⟩ + extra: the learner's Problem is `linear.problem`, and it is wrong about `extra`.
 
     Attributes:
-        linear: the world that the learner is told of, and whose rewards and transitions are true.
+        linear: the world that the learner believes in, and whose rewards and transitions are true.
         extra: what it leaves out; 0 at the safe actions, so that their declared costs stay true.
         story: what is wrong, in the world's own words.
         phases: an episode of each time between which `extra` changes.
@@ -239,7 +239,7 @@ class MisspecifiedMDP:
 
     @property
     def problem(self) -> Problem:
-        """What the learner is told."""
+        """What the learner knows."""
         return self.linear.problem
 
     def true_cost(self, step: int, state: int, feature: Array, episode: int) -> Array:
