@@ -891,16 +891,41 @@ LEAN_PLANS = (
         f"{LEAN_STATES}::test_candidates_are_asked_for_once_and_kept_as_long_as_there_is_room[True]",
     ),
     Fault(
+        "tripped: the bound of a_0 forgets the error of its declared cost",
+        "agent:LeastSquaresAgent._tripped",
+        swap("costs + error", "costs"),
+        "tests/check/test_watch.py::test_the_bound_of_a_safe_cost_with_an_error_bar_counts_it_when_tripped[0.01]",
+    ),
+    Fault(
         "tripped: plans are made all the same",
         "agent:LeastSquaresAgent.plans_are_due",
         never("self.tripped_by"),
         "tests/check/test_watch.py::test_a_tripped_learner_plans_nothing_until_it_is_reset",
     ),
     Fault(
+        "remote: a wrapper that passes on anything is taken at its word",
+        "remote_worker:takes",
+        swap('takes(env.env, name) if hasattr(env, "env") else True', "True"),
+        "tests/gym/test_remote_env.py::test_a_reset_is_asked_only_for_what_it_takes",
+    ),
+    Fault(
         "remote: a late answer is taken for that to the next question",
         "remote_env:RemoteEnv._ask",
         swap('answer["id"] != self._asked', 'answer["id"] == 0'),
         "tests/gym/test_remote_env.py::test_an_answer_to_a_question_that_was_interrupted_is_not_taken_for_the_next",
+    ),
+    Fault(
+        "remote: what is masked is sent as the number under the mask",
+        "remote_worker:encode",
+        swap('hasattr(value, "mask") and value.mask.any()', "False"),
+        "tests/gym/test_remote_worker.py::test_what_has_no_form_is_refused_and_in_info_left_out",
+    ),
+    Fault(
+        "bridge: a masked cost is the number under the mask",
+        "bridge:read_cost",
+        never("any(map(...))"),
+        "tests/gym/test_bad_options.py::"
+        "test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_learned_from",
     ),
     Fault(
         "comparison: the plan that does not know the last episode is compared",
@@ -1630,6 +1655,24 @@ LIKELIHOOD = (
         f"{TRIALS}::test_a_feature_that_nothing_speaks_about_has_the_trivial_bound",
     ),
     Fault(
+        "bounded costs: sums that have lost their digits count",
+        "likelihood:load_rows",
+        swap("n * trials.norm > LIGHT", "n > 0.0"),
+        f"{TRIALS}::test_a_reading_too_small_for_its_digits_says_nothing_about_other_features[5e-324]",
+    ),
+    Fault(
+        "yes/no gate: sums that have lost their digits count",
+        "yes_no:YesNo.rows",
+        swap("self.used_weight[cell] * self._norm > LIGHT", "self.used_weight[cell] > 0.0"),
+        f"{YES_NO_GATE}::test_a_reading_too_small_for_its_digits_says_nothing_about_other_features",
+    ),
+    Fault(
+        "yes/no costs: equal rows of old data are dropped",
+        "warm_start:warm_start_drafts",
+        never('duplicates == "drop" and all(problem.bounded)'),
+        "tests/live/test_warm_start.py::test_equal_rows_of_yes_and_no_are_never_dropped",
+    ),
+    Fault(
         "yes/no gate: what differs by a billionth is the same",
         "yes_no:MISSED",
         becomes("2e-9"),
@@ -1920,9 +1963,21 @@ DRIFTS = (
         f"{DRIFT}::test_a_pause_makes_data_old_and_begins_blocks_anew",
     ),
     Fault(
+        "drift per second: the clock follows a stamp that no block can be numbered by",
+        "agents.drift:Blocks._is_stamp",
+        swap("time - first < FAR * self.windows[0]", "True"),
+        f"{DRIFT}::test_a_stamp_too_far_ahead_to_number_blocks_by_moves_nothing[9007199254740992.0]",
+    ),
+    Fault(
+        "drift per second: the gate's clock follows such a stamp",
+        "gate:Gate.tick",
+        never("not time - float(self.origin[0]) < FAR * self.terms.windows[0]"),
+        f"{GATE_DRIFT}::test_the_gates_blocks_are_the_learners_by_the_clock",
+    ),
+    Fault(
         "drift per second: a decision without its time is taken",
         "agent:LeastSquaresAgent.at",
-        never("self.blocks is not None and self.blocks.per_second and told is None"),
+        never("self.blocks is not None and self.blocks.per_second and seconds is None"),
         f"{DRIFT}::test_a_decision_without_its_time_is_refused",
     ),
     Fault(
@@ -2010,6 +2065,12 @@ ROWS = "tests/agents/relatives/test_bandits.py"
 LEAGUE_TESTS = "tests/studies/test_league.py"
 
 LEAGUE = (
+    Fault(
+        "league: a number may stand on another dot",
+        "studies.league:_number_dots",
+        swap("(np.abs(places[:, None] - taken) < room).all(axis=2).sum()", "0"),
+        "tests/studies/test_league.py::test_numbers_of_dots_overlap_neither_each_other_nor_a_dot",
+    ),
     Fault(
         "league: ROFUL plays the length it hopes for",
         "roful:Roful.choose",

@@ -298,6 +298,7 @@ def lsvi_with(true_gamma=None, **settings):
 
 
 SETTINGS = {
+    "B whose square is 0": (lambda: agent_with(rays(gamma_norm=1e-200)), ["cost_ridge", "inf"]),
     "explorer": (lambda: agent_with(explorer="directionl"), ["explorer", "'directional'", "directionl"]),
     "condition_on": (lambda: agent_with(condition_on="everything"), ["condition_on", "'all'", "everything"]),
     "unknown_cost": (lambda: agent_with(unknown_cost="apendix"), ["unknown_cost", "'appendix'", "apendix"]),

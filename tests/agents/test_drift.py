@@ -333,6 +333,19 @@ def test_an_outcome_of_unknown_time_counts_nowhere():
     assert again.expected("x").at == -inf
 
 
+@pytest.mark.parametrize("far", [2.0**53, 1e300, 1.7e308])
+def test_a_stamp_too_far_ahead_to_number_blocks_by_moves_nothing(far):
+    """Numbers of blocks are whole up to 2⁵³ windows of 1 s: a later stamp gets a_0, and its outcome counts nowhere."""
+    agent, twin = (play_at(SlucbQvi(in_seconds()), (0.0, 1.0)) for _ in range(2))
+    made = agent.act(0, 0, time=EPOCH + far)
+    assert made.is_baseline or made.evidence[0].bound <= made.evidence[0].threshold
+    agent.observe(replace(made.outcome(reward=0.5, cost=0.9), feature=OTHER))
+    agent.observe(Transition(0, 0, OTHER, 0.0, 0.9, time=EPOCH + far))
+    for name, array in twin.blocks.arrays().items():
+        assert np.array_equal(agent.blocks.arrays()[name], array), name
+    assert agent.peek(0, 0, time=EPOCH + 2.0).evidence == twin.peek(0, 0, time=EPOCH + 2.0).evidence
+
+
 def test_an_outcome_without_a_decision_brings_its_time():
     agent = SlucbQvi(in_seconds())
     seen = Transition(0, 0, OTHER, 0.0, 0.3, time=EPOCH)

@@ -1,14 +1,14 @@
 """Restoring equals continuing, bit for bit: for every agent, at every kind of moment, for every kind of state."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from agents.cases import CASES
 from tether import InputError, Problem, SlucbConfig, SlucbQvi
-from tether.agents.testing import MOMENTS, bring_to, changed, essence, play, restoring_equals_continuing, snapshot
+from tether.agents.testing import MOMENTS, changed, essence, play, restoring_equals_continuing, snapshot
 from tether.lab.worlds.linear_mdp import Streams
 from worlds import small_world
 
@@ -16,13 +16,17 @@ from worlds import small_world
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", CASES)
 def test_restoring_equals_continuing(name, moment, tmp_path):
+    """And what is restored is the same at once, not only in what it does."""
     case = CASES[name]
-    restoring_equals_continuing(case, moment, tmp_path / "agent.tether")
     agent = case.make()
-    bring_to(moment, case.world, agent, Streams.from_seed(51))
-    agent.save(tmp_path / "agent.tether")
-    restored = case.restore(tmp_path / "agent.tether", case.world.problem)
-    assert changed(snapshot(agent), snapshot(restored)) == []
+
+    def restore(path, problem):
+        restored = case.restore(path, problem)
+        assert changed(snapshot(agent), snapshot(restored)) == []
+        return restored
+
+    traced = replace(case, make=lambda: agent, restore=restore)
+    restoring_equals_continuing(traced, moment, tmp_path / "agent.tether")
 
 
 def test_a_warm_up_in_progress_survives_a_restore(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 
 import tether
 from architecture.entered import code_of, resolve
+from planting import parsed
 
 PACKAGE = Path(tether.__file__).parent
 ROOT = PACKAGE.parent.parent
@@ -50,7 +51,7 @@ ROWS = rows_of(MAP.read_text())
 def names_in(path):
     """Functions, classes and constants of a file, with methods as Class::method."""
     found = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path.read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):
@@ -144,7 +145,7 @@ def sources():
     trees = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        trees[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text())
+        trees[".".join(parts).removesuffix(".__init__")] = parsed(path.read_text())
     return trees
 
 

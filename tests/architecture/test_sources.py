@@ -5,11 +5,13 @@ import importlib
 import inspect
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tether
+from planting import parsed
 
 PACKAGE = Path(tether.__file__).parent
 ROOT = PACKAGE.parent.parent
@@ -22,7 +24,7 @@ MOST_ARGUMENTS = 8
 @pytest.fixture(scope="module")
 def trees():
     """The syntax tree of every file of the package, by its path."""
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in SOURCES}
+    return {path.relative_to(PACKAGE).as_posix(): parsed(path.read_text()) for path in SOURCES}
 
 
 def in_which(trees, wrong):
@@ -108,6 +110,11 @@ def test_public_names_are_unique_and_listed():
     assert sorted(dir(tether)) == sorted(tether.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = tether.nonsense
+
+
+def test_import_tether_is_enough_for_what_the_docs_call_by_its_full_name():
+    code = "import tether; tether.gym.remote, tether.features.Tiles"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_type_checkers_see_the_same_public_names_as_the_interpreter():

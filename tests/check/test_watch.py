@@ -95,6 +95,17 @@ def test_a_tripped_learner_plans_nothing_until_it_is_reset():
     assert int(agent.current.made[0]) == made + 1
 
 
+@pytest.mark.parametrize("error", [0.01, 5.0])
+def test_the_bound_of_a_safe_cost_with_an_error_bar_counts_it_when_tripped(error):
+    """At most τ_s + e, and at most τ: a_0 was declared safe."""
+    world = small_world()
+    agent = SlucbQvi(replace(world.problem, baseline_cost_error=error))
+    agent.watch = Monitor(agent.problem)
+    agent.watch.alarm = ALARM
+    shown = agent.act(0, 0).evidence[0]
+    assert shown.bound == min(shown.baseline_cost + error, shown.threshold)
+
+
 def test_an_unknown_safe_cost_is_not_invented_when_tripped():
     agent = watched(small_world(known_costs=False))
     agent.watch.alarm = ALARM

@@ -276,6 +276,15 @@ def test_numbers_that_are_not_finite_certify_nothing(bad):
     assert cell.bound([0.5, 0.5]) in (1.0, -np.inf) or cell.bound([0.5, 0.5]) < 0.0  # nothing, or a contradiction
 
 
+@pytest.mark.parametrize("least", [5e-324, 1.5e-323, 1e-320])
+def test_a_reading_too_small_for_its_digits_says_nothing_about_other_features(least):
+    """z = 5e-324 makes zφ = (1, 1) z of φ = (0.6, 0.6): no row may say that (1, 1) costs at most 1, or (0.5, 0.5) a
+    half. By hand: what is left of the outcome is one success of φ, which allows ⟨γ, φ⟩ = 1 − δ' at δ' = 1/1200."""
+    cell = Cell(2).see([0.6, 0.6], least)
+    assert cell.bound([0.5, 0.5]) == pytest.approx((1.0 - 0.5 / 600.0) / 1.2, rel=2e-3)
+    assert cell.bound([1.0, 1.0]) == 1.0
+
+
 def test_a_fact_is_kept_once_and_only_if_it_is_a_number():
     cell = Cell(2)
     for cost in (np.nan, 0.1, 0.1):

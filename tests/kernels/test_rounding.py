@@ -7,6 +7,7 @@ of rounding counts. The truth is exact: floating-point numbers are fractions, an
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from math import sqrt
 
 import numpy as np
@@ -338,6 +339,13 @@ def oblique(rng, condition_on, *, sigmas=(-10, -8, -5, -3, -1), errors=None):
     return gamma, agent, states
 
 
+@cache
+def found_with(condition_on, count, size=None):
+    """`looked_at` of so many random runs: what two tests judge."""
+    bars = {} if size is None else BARS[size]
+    return [looked_at(*oblique(np.random.default_rng(seed), condition_on, **bars)) for seed in range(count)]
+
+
 def looked_at(gamma, agent, states):
     """(cost − bound and cost − τ at worst, rays certified for some length, alarms) over every ray of every state."""
     threshold, over, certified, alarms = Fraction(agent.problem.threshold[0]), Fraction(-1), 0, 0
@@ -362,8 +370,7 @@ def looked_at(gamma, agent, states):
 def test_data_oblique_to_the_facts_certify_nothing_over_the_threshold(condition_on):
     """An error in what the facts determine is carried over to what they leave open, enlarged: it is in the radius."""
     certified = 0
-    for seed in range(100):
-        over, rays, _ = looked_at(*oblique(np.random.default_rng(seed), condition_on))
+    for seed, (over, rays, _) in enumerate(found_with(condition_on, 100)):
         assert over <= 0.0, f"seed {seed}: over by {over:.3g}"
         certified += rays
     assert certified > 400
@@ -372,7 +379,7 @@ def test_data_oblique_to_the_facts_certify_nothing_over_the_threshold(condition_
 @pytest.mark.parametrize("condition_on", ["state", "visited", "all"])
 def test_safe_features_that_almost_coincide_raise_no_alarm(condition_on):
     """What the facts leave open of a safe feature is tiny there, but ĝ may be far off along it: no contradiction."""
-    alarms = [looked_at(*oblique(np.random.default_rng(seed), condition_on))[2] for seed in range(100)]
+    alarms = [alarms for _, _, alarms in found_with(condition_on, 100)]
     assert sum(alarms) == 0, f"seeds {np.flatnonzero(alarms)}"
 
 
@@ -387,8 +394,7 @@ BARS = {
 def test_error_bars_of_any_size_certify_nothing_over_the_threshold(size):
     """F and Σ τ_s f are sums, too, and a weight w enlarges what was rounded in them."""
     certified = 0
-    for seed in range(150):
-        over, rays, _ = looked_at(*oblique(np.random.default_rng(seed), "visited", **BARS[size]))
+    for seed, (over, rays, _) in enumerate(found_with("visited", 150, size)):
         assert over <= 0.0, f"seed {seed}: over by {over:.3g}"
         certified += rays
     assert certified > 400
@@ -397,7 +403,7 @@ def test_error_bars_of_any_size_certify_nothing_over_the_threshold(size):
 @pytest.mark.parametrize("size", BARS)
 def test_error_bars_of_any_size_raise_no_alarm(size):
     """m_w is a difference of large numbers where ĝ is far off: it must be rounded down by as much."""
-    alarms = [looked_at(*oblique(np.random.default_rng(seed), "visited", **BARS[size]))[2] for seed in range(150)]
+    alarms = [alarms for _, _, alarms in found_with("visited", 150, size)]
     assert sum(alarms) == 0, f"seeds {np.flatnonzero(alarms)}"
 
 

@@ -327,7 +327,7 @@ def test_tables_of_features_that_are_masked_or_complex_are_refused(features):
 def test_yes_and_no_are_costs_only_where_costs_are_bounded():
     told = {"features": [[[0.5, 0.0], [0.4, 0.1]]], "baseline_action": [0], "baseline_cost": [[0.1]], "horizon": 1}
     measured = Advisor(Problem.from_table(**told, threshold=0.5, noise=0.05))
-    with pytest.raises(InputError, match="yes or no"):
+    with pytest.raises(InputError, match="True and False are costs"):
         measured.record(measured.decide(0).id, 0.1, True)
     counted = Advisor(Problem.from_table(**told, threshold=0.5, cost_kind="bounded"))
     assert not counted.record(counted.decide(0).id, 0.1, np.True_).repeated

@@ -280,7 +280,7 @@ def test_tables_hold_what_was_mixed_and_what_was_drawn(tmp_path):
 def test_a_refused_proposal_does_not_hold():
     _, decisions = played("finite", 40)
     certificate = next(d.certificate for d in decisions if d.certificate.mixture is not None)
-    assert certificate.holds and not certificate.because("gate-refused", "").holds
+    assert certificate.holds and not replace(certificate, reason="gate-refused").holds
     unconfirmed = tuple(replace(limit, gate_bound=math.inf) for limit in certificate.limits)
     assert not replace(certificate, limits=unconfirmed).holds
 

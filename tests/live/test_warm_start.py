@@ -5,6 +5,7 @@ import pytest
 
 from live.plant import Plant, live_advisor
 from tether import Advisor
+from tether.agents.certified import certified_set
 from tether.errors import InputError, StoreError
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
@@ -182,6 +183,21 @@ def test_rows_that_occur_twice_are_refused_dropped_or_kept_as_told(world):
     assert Advisor(world.problem).warm_start(*twice, duplicates="keep") == 12
     with pytest.raises(InputError, match="duplicates is"):
         Advisor(world.problem).warm_start(*twice, duplicates="maybe")
+
+
+def test_equal_rows_of_yes_and_no_are_never_dropped():
+    """Each of 60 settings with a risk of 0.9 was tried 30 times: one accident and one success of each is 0.5."""
+    problem = Problem.from_table(
+        features=[[[0.0, 1.0], [1.0, 0.0]]], baseline_action=[0], baseline_cost=[[0.1]], horizon=1, threshold=0.7,
+        cost_kind="bounded", confidence=0.05,
+    )  # fmt: skip
+    features = [[amount, 0.0] for amount in np.linspace(0.9, 1.0, 60) for _ in range(30)]
+    costs = [float(count >= 3) for _ in range(60) for count in range(30)]
+    advisor = live_advisor(problem)
+    with pytest.raises(InputError, match=r"yes or no.*duplicates='keep'"):
+        advisor.warm_start(features, costs, duplicates="drop")
+    assert advisor.warm_start(features, costs, duplicates="new") == 1800
+    assert certified_set(advisor.replica.learner.agent, 0, 0).certified == [2], "a_0 alone"
 
 
 def spoil(part, place, value):

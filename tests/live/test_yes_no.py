@@ -191,6 +191,14 @@ def test_multipliers_that_miss_x_bound_nothing():
         assert yes_no.proven(rows, np.array(x), least, np.zeros(2)).bound == np.inf
 
 
+def test_a_reading_too_small_for_its_digits_says_nothing_about_other_features():
+    """zφ = (1, 1) z where z = 5e-324 and φ = (0.6, 0.6), but nobody knows that (1, 1) costs at most 1."""
+    yes_no = YesNo([0], 1, 2, 1.0, 1.0)
+    yes_no.add(0, np.array([0.6, 0.6]), np.array([5e-324]))
+    rows, least = yes_no.rows(0, 0, 0.0), yes_no.least_likelihood(0, 0, EVENTS)
+    assert yes_no.proven(rows, np.array([0.5, 0.5]), least, np.zeros(2)).bound > 0.8
+
+
 # Certificates that are not genuine
 
 

@@ -96,24 +96,23 @@ class Literal:
 
     def value_regression(self, h):
         """A_h = λI + Σ φφᵀ and w_h = A_h^{-1} Σ φ (r + max Q_{h+1}(s'))."""
-        d = self.problem.dimension
-        gram = self.recipe.value_ridge * np.eye(d)
-        moment = np.zeros(d)
-        for row in self.rows(h):
-            gram = gram + np.outer(row.feature, row.feature)
-            moment = moment + row.feature * (row.reward + self.values[h + 1, row.next_state])
-        return gram, np.linalg.inv(gram) @ moment
+        rows, d = self.rows(h), self.problem.dimension
+        phi = np.array([row.feature for row in rows]).reshape(-1, d)
+        targets = np.array([row.reward + self.values[h + 1, row.next_state] for row in rows])
+        gram = self.recipe.value_ridge * np.eye(d) + phi.T @ phi
+        return gram, np.linalg.inv(gram) @ (phi.T @ targets)
+
+    def measured(self, h, j):
+        """The features (n, d) and the costs (n,) of step h that were measured."""
+        rows = [row for row in self.rows(h) if row.costs is not None]
+        phi = np.array([row.feature for row in rows]).reshape(-1, self.problem.dimension)
+        return phi, np.array([row.costs[j] for row in rows])
 
     def plain_cost_regression(self, h, j):
         """A_h of the costs and ĝ = A_h^{-1} Σ zφ."""
-        d = self.problem.dimension
-        gram = self.recipe.cost_ridge * np.eye(d)
-        moment = np.zeros(d)
-        for row in self.rows(h):
-            if row.costs is not None:
-                gram = gram + np.outer(row.feature, row.feature)
-                moment = moment + row.costs[j] * row.feature
-        return gram, np.linalg.inv(gram) @ moment
+        phi, z = self.measured(h, j)
+        gram = self.recipe.cost_ridge * np.eye(self.problem.dimension) + phi.T @ phi
+        return gram, np.linalg.inv(gram) @ (phi.T @ z)
 
     def radius(self, gram, j):
         """β_c: the tuned number, or σ²(log det(A/λ) + 2 log(H·M/δ)) + λB² under a root."""
@@ -150,14 +149,10 @@ class Literal:
         unit = f / norm
         onto = np.outer(unit, unit)  # Φ_0
         away = np.eye(len(f)) - onto  # Φ_0^⊥
-        gram = self.recipe.cost_ridge * away  # A_{h,s}
-        moment = np.zeros(len(f))  # r_{h,s}
-        for row in self.rows(h):
-            if row.costs is not None:
-                rest = away @ row.feature
-                z = row.costs[j] - (row.feature @ unit) / norm * tau_s
-                gram = gram + np.outer(rest, rest)
-                moment = moment + z * rest
+        phi, z = self.measured(h, j)
+        rests = phi @ away  # Φ_0^⊥ φ of each row
+        gram = self.recipe.cost_ridge * away + rests.T @ rests  # A_{h,s}
+        moment = rests.T @ (z - (phi @ unit) / norm * tau_s)  # r_{h,s}
         inverse = np.linalg.pinv(gram, rcond=PSEUDO_INVERSE_CUT, hermitian=True)
         gamma = inverse @ moment  # γ_{h,s}
 

@@ -256,8 +256,8 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
     m, numbers = problem.constraints, as_numbers(cost)
     if not all(problem.bounded) and np.asarray(cost).dtype.kind == "b":
         raise InputError(
-            f"cost must be {m} finite number(s), but is {cost!r}: yes or no is a cost for "
-            'cost_kind="bounded". Did you mean a measurement? float(cost) says that it is one.'
+            f"cost must be {m} finite number(s), but is {cost!r}: True and False are costs for "
+            'cost_kind="bounded". If this is a measurement, pass float(cost).'
         )
     if numbers is None or numbers.shape not in ((m,), ()) or numbers.size != m or not np.isfinite(numbers).all():
         raise InputError(
@@ -281,7 +281,7 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
 
 
 def check_decision(t: Transition, order: OutcomeOrder) -> None:
-    """An outcome belongs to a decision of this agent that has none yet, or to none."""
+    """Refuse an outcome whose decision this agent did not make, or made at another step, or has the outcome of."""
     if t.decision_id is not None:
         made = order.expected(t.decision_id).step
         if made != t.step:
@@ -295,7 +295,7 @@ class LeastSquaresAgent:
     """Optimistic least-squares value iteration with a certified safe set.
 
     Attributes:
-        problem, config, rules: what it was told, how it was set up, and the same for the kernels.
+        problem, config, rules: what it knows, how it was set up, and the same for the kernels.
         costs, values: the sums of both regressions, for each of `stages` stages.
         blocks: where costs drift, the regressions over recent decisions, of which `costs` shows one; None elsewhere.
         tables, known, slots: candidates of the known states and their quadratic forms; what was said of each; and the
@@ -375,10 +375,10 @@ class LeastSquaresAgent:
         """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
         β's origin."""
         problem = self.problem
-        told = float(self.rules.threshold[j])  # infinite: no constraint
+        limit = float(self.rules.threshold[j])  # infinite: no constraint
         proof: Proof = "likelihood" if self.likelihoods is not None and problem.bounded[j] else "radius"
         origin = self.origins[0] if proof == "radius" else "theorem"
-        tau = problem.threshold[j] if isfinite(told) else told
+        tau = problem.threshold[j] if isfinite(limit) else limit
         return tau, float(problem.reserve[j]), problem.misfit[j], problem.drift[j], proof, origin
 
     def stage_of(self, step: int) -> int:
@@ -400,7 +400,7 @@ class LeastSquaresAgent:
         """Include these states in every plan from now on, visited or not: for exact regret and for figures."""
         if self.visited is not None:
             raise InputError(
-                "a lean backup plans no states but those it was led to, so none can be registered: use backup='tables'."
+                "a lean backup plans only states that it has visited, so none can be registered: use backup='tables'."
             )
         for state in states:
             self._slot(state)
@@ -412,7 +412,7 @@ class LeastSquaresAgent:
         return self.adjusted(known)
 
     def _recall(self, state: State) -> tuple[KnownState, int | None]:
-        """What was said of a state when it was first seen, with its slot if it has one; else what is said of it now.
+        """What the problem said of a state when it was first seen, with its slot if it has one; else what it says now.
 
         A key of the user's own may be coarser than the state: a lean backup then asks about the state at hand.
         """
@@ -562,22 +562,22 @@ class LeastSquaresAgent:
         return decision
 
     def peek(self, step: int, state: State, *, time: float | None = None) -> Decision:
-        """What `act` would answer. Nothing is expected to come of it."""
+        """What `act` would answer; no outcome is expected afterwards."""
         with self.at(time):
             return self._answer(step, state)[0]
 
     @contextmanager
     def at(self, time: float | None) -> Iterator[None]:
         """What is decided within is decided at this time, and its bounds hold then."""
-        told = as_numbers(time) if time is not None else None
-        if time is not None and (told is None or told.shape != () or not isfinite(float(told))):
+        seconds = as_numbers(time) if time is not None else None
+        if time is not None and (seconds is None or seconds.shape != () or not isfinite(float(seconds))):
             raise InputError(f"time must be a finite number of seconds, but is {time!r}.")
-        if self.blocks is not None and self.blocks.per_second and told is None:
+        if self.blocks is not None and self.blocks.per_second and seconds is None:
             raise InputError(
-                "drift is per second, so a decision needs its time in seconds: act(step, state, time=…). Any beginning "
-                "will do, if it stays the same."
+                "drift is per second, so a decision needs its time in seconds: act(step, state, time=…). Any origin "
+                "will do, as long as it stays the same."
             )
-        self.time = None if told is None else float(told)
+        self.time = None if seconds is None else float(seconds)
         try:
             self._age_blocks()
             yield
@@ -586,7 +586,7 @@ class LeastSquaresAgent:
             self._age_blocks()
 
     def _age_blocks(self) -> None:
-        """Let outcomes be as old as they are at the time of the decision at hand, or of the last one."""
+        """Set the age of all outcomes to that at the current decision, or at the last one."""
         if self.blocks is not None and self.blocks.per_second:
             self.blocks.look_at(self.time)
             self.blocks.age(self.costs)
@@ -752,10 +752,12 @@ class LeastSquaresAgent:
         ]
 
     def _tripped(self, step: int, known: KnownState) -> Plan:
-        """a_0(s) and its declared cost: a test of the assumptions has failed, and nothing that rests on them counts."""
+        """a_0(s) and the most that it was declared to cost: a test of the assumptions has failed, and nothing that
+        rests on them counts."""
         plan = new_plan(1, 1, self.problem.constraints, self.problem.dimension)
         plan.reason[0, 0] = REASONS.index("tripped") if np.isnan(known.final_reward) else ENDED
-        plan.bound[0, 0] = np.nan if self._costs_are_unknown else known.baseline_cost[step]
+        costs, error, tau = known.baseline_cost[step], self.rules.cost_error, self.rules.threshold
+        plan.bound[0, 0] = np.nan if self._costs_are_unknown else np.minimum(costs + error, np.maximum(costs, tau))
         plan.radius[0] = self.current.radius[step]
         plan.value_radius[0] = value_radius_at(self.values, self.rules, step, self.stage_of(step))
         return plan
@@ -902,7 +904,7 @@ class LeastSquaresAgent:
         return due
 
     def _time_of(self, t: Transition) -> float | None:
-        """When an outcome was decided, where costs drift; None where it has no decision, and its number will do."""
+        """When an outcome's action was decided; None if it has no decision and drift needs no time."""
         if t.decision_id is not None:
             return self.order.expected(t.decision_id).at
         if self.blocks is None or not self.blocks.per_second:

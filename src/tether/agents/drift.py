@@ -30,6 +30,9 @@ OUTWARD = 1.0 + 1e-6
 UNKNOWN = -inf
 """The time of a decision that nobody knows: older than all blocks, so that its outcome belongs to none."""
 
+FAR = 2.0**53
+"""A stamp so many of the shortest windows after the first is none: the numbers of blocks would not be exact."""
+
 
 class Blocks:
     """The blocks of every stage, and which of them each stage decides from.
@@ -75,10 +78,15 @@ class Blocks:
             at = float(self.clock[0])
             self._advance(at + 1.0)
             return at
-        if time is None or not isfinite(time):
+        if time is None or not self._is_stamp(time):
             return UNKNOWN
         self._stamp(time)
         return float(time)
+
+    def _is_stamp(self, time: float) -> bool:
+        """Whether blocks can be numbered up to this time. The clock does not follow what is no number, or too far."""
+        first = float(self.clock[2]) if self.clock[3] else time
+        return isfinite(time) and time - first < FAR * self.windows[0]
 
     def _stamp(self, time: float) -> float:
         """A stamp as time since the first one, which it is itself if there was none; the clock follows."""
@@ -118,7 +126,7 @@ class Blocks:
 
         It belongs to the blocks that had begun when it was decided; one that is too old belongs to none.
         """
-        if at == UNKNOWN:
+        if not self._is_stamp(at):
             return
         feature, cost, off = outcome
         self._changed.add(stage)

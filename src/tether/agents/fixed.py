@@ -47,7 +47,7 @@ class DefaultAction(LeastSquaresAgent):
 
 
 class AlwaysSafe(DefaultAction):
-    """The default action as a mixture, a_0(s) with probability one: for studies that judge mixtures."""
+    """The safe action as a mixture, a_0(s) with probability one: for studies that judge mixtures."""
 
     kind = "always-safe"
     mixes = True

@@ -80,7 +80,7 @@ class Likelihoods:
         self._kept: dict[tuple[str, int], tuple[Hashable, dict[Hashable, Any]]] = {}
 
     def _memory(self, kind: str, cell: int, version: Hashable) -> dict[Hashable, Any]:
-        """Answers of one kind that hold as long as this version does. They save time: all could be found again."""
+        """A cache of answers of one kind, valid until the data change."""
         kept = self._kept.get((kind, cell))
         if kept is None or kept[0] != version or len(kept[1]) >= MOST_KEPT:
             kept = self._kept[kind, cell] = (version, {})
@@ -93,7 +93,7 @@ class Likelihoods:
         return self._memory("played", stage, tuple((float(used[cell]), int(facts[cell])) for cell in cells))
 
     def _answers(self, kind: str, cell: int) -> dict[Hashable, Any]:
-        """Answers that hold until bounds rest on newer outcomes, or on another fact."""
+        """A cache that is valid until bounds rest on newer outcomes, or on another fact."""
         return self._memory(kind, cell, (float(self.trials.used_total[cell]), int(self.trials.fact_count[cell])))
 
     @property

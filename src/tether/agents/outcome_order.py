@@ -172,9 +172,9 @@ class OutcomeOrder:
             if outcome is None:
                 return None
             cost, key = None if outcome.cost is None else outcome.cost.tolist(), encode_key(outcome.key)
-            told = {"cost": cost, "reward": outcome.reward, "key": key, "is_baseline": outcome.is_baseline}
+            fields = {"cost": cost, "reward": outcome.reward, "key": key, "is_baseline": outcome.is_baseline}
             fact = None if outcome.fact is None else [_packed(part) for part in outcome.fact]
-            return {"feature": _packed(outcome.feature), "fact": fact, **told}
+            return {"feature": _packed(outcome.feature), "fact": fact, **fields}
 
         return [
             {
@@ -211,8 +211,8 @@ class OutcomeOrder:
                 feature, key = numbers(outcome["feature"], dimension), decode_key(outcome["key"])
                 cost = None if outcome["cost"] is None else numbers(outcome["cost"], constraints)
                 reward = float(numbers([outcome["reward"]], 1)[0])
-                safe, told = bool(outcome["is_baseline"]), outcome.get("fact")
-                fact = None if told is None else (numbers(told[0], dimension), numbers(told[1], constraints))
+                safe, stored = bool(outcome["is_baseline"]), outcome.get("fact")
+                fact = None if stored is None else (numbers(stored[0], dimension), numbers(stored[1], constraints))
                 self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key, safe, at, fact)
                 self._waiting[self._stage_of(step)] += 1
 

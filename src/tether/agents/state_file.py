@@ -301,7 +301,7 @@ def visited_keys(visited: Visited, problem: Problem) -> dict[str, Any]:
 
 
 def visited_arrays(visited: Visited, look_up: Callable[[State], KnownState]) -> Arrays:
-    """The sums of each stage, what was told of each state, and a sample of features to recognise the problem by."""
+    """The sums of each stage, what is known of each state, and a sample of features to recognise the problem by."""
     arrays: Arrays = {
         "visited.baseline_cost": visited.baseline_cost,
         "visited.final_reward": visited.final_reward,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from struct import pack
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -29,13 +30,16 @@ MOMENTS: tuple[Moment, ...] = ("new", "planned", "between-episodes", "deciding",
 NOT_MEASURED: tuple[Any, ...] = (float("nan"), float("inf"), -float("inf"), "high", (0.1,) * 9)
 """Costs that no sensor reads. A cost that was not measured is None."""
 
+PLAIN = frozenset({bool, int, str, bytes, type(None)})
+"""Types whose values are equal exactly when they are the same."""
+
 
 class World(Protocol):
     """Where agents are played: everything random is drawn from `streams`. `problem` lists its states."""
 
     @property
     def problem(self) -> Problem:
-        """What the agent is told."""
+        """What the agent knows."""
 
     def reset(self, streams: Any) -> State:
         """The first state of an episode."""
@@ -54,7 +58,7 @@ class SmallWorld:
         self._theta, self._mu = rng.random((horizon, d)), rng.dirichlet(np.ones(states), size=(horizon, d))
         phi_0 = 0.7 * np.eye(d)[0] + 0.3 * rng.dirichlet(np.ones(d), size=states)
         ends = rng.dirichlet(np.ones(d), size=(states, 5))
-        told: dict[str, Any] = {
+        known: dict[str, Any] = {
             "horizon": horizon,
             "threshold": tuple(np.linspace(0.55, 0.5, constraints)),
             "noise": tuple(np.linspace(0.02, 0.05, constraints)),
@@ -64,9 +68,9 @@ class SmallWorld:
         }
         if finite:
             features = np.concatenate([phi_0[:, None], ends], axis=1)
-            self.problem = Problem.from_table(features=features, baseline_action=np.zeros(states, dtype=int), **told)
+            self.problem = Problem.from_table(features=features, baseline_action=np.zeros(states, dtype=int), **known)
         else:
-            self.problem = Problem.from_rays(phi_0=phi_0, endpoints=ends, **told)
+            self.problem = Problem.from_rays(phi_0=phi_0, endpoints=ends, **known)
 
     def reset(self, streams: np.random.Generator) -> int:
         """A state at random."""
@@ -318,12 +322,14 @@ def snapshot(agent: Any) -> dict[str, Any]:
 
 def essence(thing: Any) -> Any:
     """A value that is equal for two things exactly when they are equal bit for bit (NaN equals NaN)."""
+    if type(thing) in PLAIN:
+        return thing
     if isinstance(thing, np.ndarray):
         return ("array", thing.dtype.str, thing.shape, thing.tobytes())
     if isinstance(thing, np.generic):
         return essence(np.asarray(thing))
     if isinstance(thing, float):
-        return ("float", np.float64(thing).tobytes())
+        return ("float", pack("d", thing))
     if isinstance(thing, dict):
         return ("dict", tuple((essence(key), essence(value)) for key, value in thing.items()))
     if isinstance(thing, set | frozenset):
@@ -359,7 +365,8 @@ def _require(holds: Any, message: str) -> None:
 
 def _require_same(first: Sequence[Any], second: Sequence[Any], what: str) -> None:
     for number, (one, two) in enumerate(zip(first, second, strict=True)):
-        _require(essence(one) == essence(two), f"{what}: number {number} differs, {one} and {two}")
+        if essence(one) != essence(two):
+            raise AssertionError(f"{what}: number {number} differs, {one} and {two}")
 
 
 def _require_unchanged(before: dict[str, Any], after: dict[str, Any], what: str) -> None:

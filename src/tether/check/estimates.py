@@ -83,8 +83,8 @@ def misfit_bound(feature: Array, cost: Array, sigma: float, level: float, moved:
     |mean_k − ⟨γ, x_k⟩| ± r_k brackets ε. Nothing is assumed but σ. None where features do not repeat. By `moved` (n,) a
     declared drift may have shifted each cost: the mean of a cell by no more than its mean.
     """
-    told = cost if moved is None else moved
-    cells, shifts = Cells.of(feature, cost[:, None]), Cells.of(feature, told[:, None])
+    shift = cost if moved is None else moved
+    cells, shifts = Cells.of(feature, cost[:, None]), Cells.of(feature, shift[:, None])
     radius = cells.radius(sigma, level) + (0.0 if moved is None else shifts.mean[:, 0])
     order = np.argsort(-cells.count)[:MOST_CELLS]
     reached = np.searchsorted(np.cumsum(cells.count[order]), COVERED * len(feature)) + 1
@@ -145,7 +145,7 @@ def drift_bound(
     moves it by Σ w_i ⟨γ_i, x_i⟩ = ∫ ⟨γ'(s), Σ_{t_i > s} w_i x_i⟩ ds, at most ρ times the integral of the norms.
     """
     values, axes = np.linalg.eigh(feature.T @ feature)
-    seen = axes[:, values > 1e-9 * max(float(values[-1]), 1e-300)]  # what no feature ever had cannot be told
+    seen = axes[:, values > 1e-9 * max(float(values[-1]), 1e-300)]  # nothing is known of directions without data
     x, span = feature @ seen, float(np.ptp(time)) or 1.0
     psi = np.hstack([x, ((time - time.min()) / span)[:, None] * x])
     gram = psi.T @ psi
@@ -183,7 +183,7 @@ def estimates(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fi
 
 
 def _times(problem: Problem, log: Log) -> Array | None:
-    """When each row was decided, in the unit of the drift (n,); None where that is a second, and nobody logged it."""
+    """When each row was decided, in the drift's unit (n,); None if that is seconds and the log has no times."""
     return np.arange(len(log.step), dtype=np.float64) if problem.drift_per == "decision" else log.time
 
 

@@ -117,7 +117,7 @@ def _mean(name: str, values: Array) -> Estimate:
 
 
 def _no_overlap(rows: Logged) -> str:
-    """Why weights would be wrong on these decisions; empty if nothing speaks against them."""
+    """Why these decisions cannot be weighted; empty if they can."""
     if len(rows.reward) < 2:
         return f"{len(rows.reward)} decisions have a reward: at least 2 are needed."
     never = (rows.covered < 1.0) | ((rows.propensity >= 1.0) & (rows.target < 1.0))

@@ -164,7 +164,7 @@ class Alternatives:
         ]
 
     def of(self, x: Array, fitted: Array, key: StateKey | None) -> Array:
-        """(p,) from x (d,) with ‖x‖ <= 1, the last fit of each column (C, d), and the state's key if it is told."""
+        """(p,) from x (d,) with ‖x‖ <= 1, the last fit of each column (C, d), and the state's key if it is known."""
         extra = np.zeros(self.count)
         at = self.squares
         extra[:at] = x[:at] ** 2

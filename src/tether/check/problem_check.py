@@ -51,7 +51,7 @@ def check_problem(
     """Test the assumptions of a problem; `print` the report.
 
     Args:
-        problem: what the learner is told.
+        problem: what the learner knows.
         log: outcomes in the order in which they happened: Transitions, or a mapping of arrays phi (n, d), cost (n, M),
             and if known reward (n,) and step (n,).
         states: what to look at, where the problem does not list its states.
@@ -104,7 +104,7 @@ class Survey:
 
     @property
     def where(self) -> str:
-        """How much was looked at, in words."""
+        """How many states were examined, in words."""
         if len(self.sets) < self.listed:
             return f"{len(self.sets)} of {self.listed} states, sampled"
         return f"{len(self.sets)} state{'s' if len(self.sets) != 1 else ''}"
@@ -131,7 +131,7 @@ def survey(problem: Problem, states: Iterable[State] | None, rng: np.random.Gene
     return Survey(tuple(playable), tuple(sets), costs, len(found) if len(chosen) < len(found) else len(playable))
 
 
-# What can be told from the problem alone.
+# What follows from the problem alone.
 
 MOST_BOXES = 1024
 """Actions whose expected costs are looked at together."""
@@ -264,9 +264,9 @@ def _outside(rows: Array, phi_0: Array, costs: Array, error: float) -> float:
     from scipy.optimize import linprog  # slow to import, and few problems need it
 
     declared = np.isfinite(costs)
-    facts, told = phi_0[declared], costs[declared]
+    facts, safe_costs = phi_0[declared], costs[declared]
     sides = np.vstack([rows, -rows, facts, -facts])
-    limits = np.concatenate([np.ones(len(rows)), np.zeros(len(rows)), told + error, error - told])
+    limits = np.concatenate([np.ones(len(rows)), np.zeros(len(rows)), safe_costs + error, error - safe_costs])
     found = linprog(
         np.append(np.zeros(rows.shape[1]), 1.0),
         A_ub=np.hstack([sides, -np.ones((len(sides), 1))]),
@@ -470,7 +470,7 @@ def needs_time(problem: Problem) -> bool:
 
 
 def pace_of(problem: Problem, log: Log | None) -> float | None:
-    """Seconds between two decisions, on average; None if nobody knows. A decision has the length 1 where drift is per
+    """Seconds between two decisions, on average; None if unknown. A decision has the length 1 where drift is per
     decision."""
     if not needs_time(problem):
         return 1.0

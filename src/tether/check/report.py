@@ -25,7 +25,7 @@ class Finding:
 
 
 def judged(name: str, holds: bool, evidence: str, way_out: str = "") -> Finding:
-    """A finding with a verdict; the way out is told only where it fails."""
+    """A finding with a verdict; the way out is kept only where it fails."""
     return Finding(name, "holds", evidence) if holds else Finding(name, "fails", evidence, way_out)
 
 
@@ -54,14 +54,14 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether something was examined, and nothing of it fails. What cannot be known stays your responsibility."""
+        """Whether something was checked and nothing failed. What cannot be known stays your responsibility."""
         return self.verdict == "holds"
 
     def require(self) -> None:
         """Raise an AssumptionError unless it is ok."""
         if not self.ok:
-            told = "\n".join(f"{finding.name}: {finding.evidence}; {finding.way_out}" for finding in self.failures)
-            raise AssumptionError(f"the check says: {self.verdict}.\n{told or NOTHING}")
+            failed = "\n".join(f"{finding.name}: {finding.evidence}; {finding.way_out}" for finding in self.failures)
+            raise AssumptionError(f"the check says: {self.verdict}.\n{failed or NOTHING}")
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of this name."""

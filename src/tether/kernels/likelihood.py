@@ -54,6 +54,10 @@ SPANS = 1e-12
 """A feature of which rows leave open more than this part of the limit on ‖φ‖ has the trivial bound 1. It is what
 rounding leaves, and no more: a cost may depend on what differs by 1e-9."""
 
+LIGHT = 2.0**-960
+"""A row whose weight, times the limit on ‖φ‖, is less is left out, which can only enlarge C: sums that small have lost
+digits, and their mean feature would be one of rounding."""
+
 TRIVIAL = 1.0
 """A cost in [0, 1] has a mean of at most 1, whatever the data say."""
 
@@ -321,7 +325,7 @@ def load_rows(trials: Trials, cell: int, dual: Dual) -> None:
     size, row = trials.sums.shape[2], 0
     for side in range(2 * trials.atoms[cell]):
         n = trials.used_weight[cell, side]
-        if n > 0.0:
+        if n * trials.norm > LIGHT:
             for k in range(size):
                 dual.rows[row, k] = trials.used_sums[cell, side, k] / n
             dual.low[row] = 0.0

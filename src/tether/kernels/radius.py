@@ -1,6 +1,6 @@
 """How large β must be, and κ_h(s): Theorem 1, docs/theory.md sections 4, 5 and 17."""
 
-from math import log, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def paper_value_term(dimension: int, horizon: int, total_steps: int, confidence:
 
 def default_cost_ridge(noise: tuple[float, ...], gamma_norm: tuple[float, ...], dimension: int) -> float:
     """λ_c = σ² d / B², the smallest over the constraints: the prior N(0, σ²/λ) then has ‖γ‖² = B² on average."""
-    return min(s * s * dimension / (b * b) for s, b in zip(noise, gamma_norm, strict=True))
+    return min(s * s * dimension / (b * b) if b * b > 0.0 else inf for s, b in zip(noise, gamma_norm, strict=True))
 
 
 def warmup_passed(mean: float, noise: float, episodes: int, rounds: int, threshold: float) -> bool:

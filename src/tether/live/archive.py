@@ -73,7 +73,7 @@ def archive(store: SqlStore, folder: Path, *, before: float, key: bytes | None =
     if not written:
         return Moved(done + 1, done, 0, 0, deleted, snapshot.seq, why)
     last = written[-1].last
-    told = Archived(
+    archived = Archived(
         last=last,
         hash=_hash_at(store, last),
         files={file.path.name: file.digest() for file in written},
@@ -82,17 +82,17 @@ def archive(store: SqlStore, folder: Path, *, before: float, key: bytes | None =
         library=__version__,
     )
     if key is not None:
-        told = told.model_copy(update={"signature": signature(told, store.identity(), key)})
-    store.append([told.draft()])
+        archived = archived.model_copy(update={"signature": signature(archived, store.identity(), key)})
+    store.append([archived.draft()])
     store.set_archived(last, folder)
     deleted += _delete(store, last)
     size_of = sum(file.path.stat().st_size for file in written)
     return Moved(done + 1, last, len(written), size_of, deleted, snapshot.seq, why)
 
 
-def signature(told: Archived, identity: str, key: bytes) -> str:
+def signature(archived: Archived, identity: str, key: bytes) -> str:
     """HMAC-SHA-256, in hex, of the canonical JSON array of the log's identity and all other fields but itself."""
-    fields = told.model_dump(mode="json", exclude={"signature"})
+    fields = archived.model_dump(mode="json", exclude={"signature"})
     return hmac.new(key, canonical([identity, fields]).encode(), hashlib.sha256).hexdigest()
 
 
@@ -104,15 +104,15 @@ def checker(store: Store, key: bytes | None = None) -> Callable[[Entry], None]:
     def check(entry: Entry) -> None:
         if entry.kind != Archived.kind:
             return
-        told = Archived.read(entry)
-        if key is not None and not hmac.compare_digest(told.signature, signature(told, store.identity(), key)):
+        archived = Archived.read(entry)
+        if key is not None and not hmac.compare_digest(archived.signature, signature(archived, store.identity(), key)):
             raise AlteredLog(f"entry {entry.seq} tells of an archive, and was not signed with this key.", entry.seq)
-        if _hash_at(store, told.last) != told.hash:
-            raise AlteredLog(f"entry {entry.seq} names another hash of entry {told.last} than the log.", entry.seq)
-        if told.last > store.archived():  # a run that was killed: the files are to be written again
+        if _hash_at(store, archived.last) != archived.hash:
+            raise AlteredLog(f"entry {entry.seq} names another hash of entry {archived.last} than the log.", entry.seq)
+        if archived.last > store.archived():  # a run that was killed: the files are to be written again
             return
-        for name, digest in told.files.items():
-            if folder is None or File(told.last, told.last, folder / name).digest() != digest:
+        for name, digest in archived.files.items():
+            if folder is None or File(archived.last, archived.last, folder / name).digest() != digest:
                 raise AlteredLog(f"{name} is not the file that entry {entry.seq} names: its bytes differ.", entry.seq)
 
     return check

@@ -126,10 +126,10 @@ def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> 
     """Compute every decision again from the log, as it ends now, and compare bit for bit; and so the checkpoints that
     archived entries were left behind, as far as this version wrote them."""
     report, until = Replay(), store.head()
-    told = {each.checkpoint: (entry.seq, each) for entry, each in _events(store, until, Archived)}
+    archived = {each.checkpoint: (entry.seq, each) for entry, each in _events(store, until, Archived)}
 
     def check(replica: Replica) -> None:
-        seq, each = told.get(replica.head.seq, (0, None))
+        seq, each = archived.get(replica.head.seq, (0, None))
         if each is not None and each.library == __version__:
             report.checkpoints += 1
             state = hashlib.sha256(replica.to_bytes()).hexdigest()
@@ -183,11 +183,9 @@ def summary_of(entry: Entry, made: DecisionMade) -> dict[str, Any]:
     }
 
 
-def decisions_by_this_version(
-    store: Store, problem: Problem, states: StateCodec | None = None, until: Head | None = None
-) -> list[dict[str, Any]]:
+def decisions_by_this_version(store: Store, problem: Problem, until: Head | None = None) -> list[dict[str, Any]]:
     """The decisions that this version of the library makes on the log, in its order."""
-    rows = [summary_of(entry, computed) for entry, _, computed in recomputed(store, problem, states, until)]
+    rows = [summary_of(entry, computed) for entry, _, computed in recomputed(store, problem, None, until)]
     return sorted(rows, key=lambda row: int(row["seq"]))
 
 
@@ -359,9 +357,9 @@ def export(store: Store, folder: Path) -> dict[str, int]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         until, settings = store.head(), settings_of(store)
-        told = {"log": store.identity(), "head_seq": str(until.seq), "head_hash": until.hash}
-        told |= {"exported_by": __version__, "settings": json.dumps(settings and settings.model_dump())}
-        metadata = {f"tether.{name}": value for name, value in told.items()}
+        about = {"log": store.identity(), "head_seq": str(until.seq), "head_hash": until.hash}
+        about |= {"exported_by": __version__, "settings": json.dumps(settings and settings.model_dump())}
+        metadata = {f"tether.{name}": value for name, value in about.items()}
         held = {note.decision_id: note.reason for _, note in _events(store, until, Withheld)}
         decisions = (_decision_row(entry, made, held) for entry, made in _events(store, until, DecisionMade))
         outcomes = (_outcome_row(entry, seen) for entry, seen in _events(store, until, OutcomeRecorded))

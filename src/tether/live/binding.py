@@ -45,7 +45,7 @@ def sketch(known: KnownState) -> float:
 
 @lru_cache(maxsize=64)
 def _weights(count: int) -> Array:
-    """Numbers between 1 and 2, far from each other: n times the golden ratio, without its whole part, and one more."""
+    """Numbers between 1 and 2 that are far apart: 1 + the fractional part of n times the golden ratio."""
     weights: Array = 1.0 + np.modf(np.arange(1, count + 1) * ((1.0 + 5.0**0.5) / 2.0))[0]
     return weights
 

@@ -50,6 +50,9 @@ WINDOWS = (1, 2, 4, 8)
 POWERS = (-3, -1, 1, 3, 5)
 """Where they drift by the second: powers of two by which blocks are longer than one decision per second asks for."""
 
+FAR = 2.0**53
+"""A stamp so many of the shortest windows after the first counts as none."""
+
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
 
@@ -822,6 +825,8 @@ class Gate:
                 return
             if isnan(self.origin[0]):
                 self.origin[:] = time
+            if not time - float(self.origin[0]) < FAR * self.terms.windows[0]:
+                return
             older = max(time - float(self.origin[0]) - float(self.clock[0]), 0.0)
             self.clock[:] = max(time - float(self.origin[0]), float(self.clock[0]))
         else:

@@ -372,21 +372,21 @@ class Outcome:
     applied: Any = None
 
 
-def recorded(learner: Learner, made: DecisionMade, told: Outcome) -> OutcomeRecorded:
+def recorded(learner: Learner, made: DecisionMade, seen: Outcome) -> OutcomeRecorded:
     """The record of an outcome of this decision, or an InputError that names what cannot be used."""
     problem, states = learner.problem, learner.states
-    costs, reward = checked_costs(told.cost, problem, needed=False), checked_reward(told.reward)
+    costs, reward = checked_costs(seen.cost, problem, needed=False), checked_reward(seen.reward)
     if abs(reward) > LARGEST:
-        raise InputError(f"reward {told.reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken sensor?")
+        raise InputError(f"reward {seen.reward!r:.80} is beyond ±{LARGEST:g}, whose squares overflow: a broken sensor?")
     feature, limits = made.feature, made.certificate.limits
     done: Action | None = made.played
     bound = tuple(limit.bound for limit in limits) if all(math.isfinite(limit.bound) for limit in limits) else None
-    if told.applied is not None:
+    if seen.applied is not None:
         known = looked_up(problem, made.step, states.decode(made.state))
-        if hasattr(told.applied, "__len__"):
-            feature, done, bound = tuple(checked_feature(told.applied, problem).tolist()), None, None
+        if hasattr(seen.applied, "__len__"):
+            feature, done, bound = tuple(checked_feature(seen.applied, problem).tolist()), None, None
         else:
-            done = action = checked_action(known.actions, told.applied)
+            done = action = checked_action(known.actions, seen.applied)
             if action != made.played:
                 feature, bound = tuple(feature_of(known.actions, action).tolist()), None
     if costs is not None:
@@ -401,7 +401,7 @@ def recorded(learner: Learner, made: DecisionMade, told: Outcome) -> OutcomeReco
             "applied": done,
             "reward": reward,
             "cost": None if costs is None else tuple(costs.tolist()),
-            "next_state": checked_next(problem, states, told.next_state, is_lean=learner.agent.visited is not None),
+            "next_state": checked_next(problem, states, seen.next_state, is_lean=learner.agent.visited is not None),
             "bound": bound,
             "drawn": bound is not None and made.drawn is not None,
             "rests_on": made.certificate.seq,

@@ -45,16 +45,16 @@ def migrate(
     it, nothing after the first of them counts. Called again after a kill, it completes what it began."""
     states, head = states or StateCodec(), old.head()
     entries = list(entries_of(old, head))
-    told = _settings(entries)
-    new_names = _check_problem(told["problem"], problem)
+    was = _settings(entries)
+    new_names = _check_problem(was["problem"], problem)
     items = list(decisions(old))
     open_ones = [item for item in items if item.outcome is None]
     if lost:
         gone = OutcomeLost(decision_id="", by="tether audit migrate", why=lost)
         items = [replace(item, outcome=item.outcome or gone) for item in items]
-    source = f"migration of {old.identity()}, edition {told['edition']}, up to {head.seq}:{head.hash}"
+    source = f"migration of {old.identity()}, edition {was['edition']}, up to {head.seq}:{head.hash}"
     halted = _halted(entries)
-    as_before = {"algorithm": told["algorithm"], "guards": Guards.from_json(told["guards"]), "watch": told["watch"]}
+    as_before = {"algorithm": was["algorithm"], "guards": Guards.from_json(was["guards"]), "watch": was["watch"]}
     with Advisor(problem, new, states=states, refresh=None, **as_before) as advisor:
         imported = _import_rows(entries, advisor.store, problem, states, source)
         found = take([items], [old.identity()], advisor.store, problem, states, source)
@@ -66,7 +66,7 @@ def migrate(
         advisor.snapshot()
     (used,) = found.used
     notes = _notes(items, used, open_ones, lost, new_names)
-    return Migrated(told["edition"], len(items), used, imported, bool(halted), notes)
+    return Migrated(was["edition"], len(items), used, imported, bool(halted), notes)
 
 
 def _settings(entries: list[Entry]) -> dict[str, Any]:

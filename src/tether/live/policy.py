@@ -59,11 +59,11 @@ def in_plain_words(cls: type[T]) -> type[T]:
 SETTINGS = ConfigDict(strict=True, extra="forbid")
 
 
-def _several(told: Any) -> Any:
+def _several(given: Any) -> Any:
     """A budget as a tuple: one number stands for all constraints."""
-    if told is None or isinstance(told, tuple | list):
-        return None if told is None else tuple(told)
-    return (told,)
+    if given is None or isinstance(given, tuple | list):
+        return None if given is None else tuple(given)
+    return (given,)
 
 
 @in_plain_words

@@ -115,7 +115,7 @@ PLAIN = frozenset({int, float, str, bool, NoneType})
 
 
 def _is_scalar(value: Any) -> bool:
-    """Whether JSON, written and read by whomever, gives this back as it is: integers are those of 64 bits."""
+    """Whether every JSON library reads this back as it was written: an integer must fit into 64 bits."""
     return type(value) in PLAIN and (type(value) is not int or -(2**63) <= value < 2**63)
 
 
@@ -294,10 +294,6 @@ class Certificate:
     def from_json(cls, value: dict[str, Any]) -> "Certificate":
         """The reverse of `to_json`."""
         return _CERTIFICATE.validate_json(canonical(value))
-
-    def because(self, reason: str, detail: str) -> Self:
-        """The same evidence with another reason."""
-        return replace(self, reason=reason, detail=detail)
 
 
 _CERTIFICATE = TypeAdapter(Certificate)

@@ -72,6 +72,12 @@ def warm_start_drafts(
     """What a warm start writes into the log, or an InputError that names the first row that cannot be used."""
     if duplicates not in get_args(Duplicates):
         raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
+    if duplicates == "drop" and all(problem.bounded):
+        raise InputError(
+            "duplicates='drop' counts equal rows once, but where costs are yes or no they are separate measurements: "
+            "27 accidents in 30 trials of one setting would count as one in two. Pass duplicates='keep', or 'new' to "
+            "take of a table what the log does not hold yet."
+        )
     _refuse_drift(problem)
     count = len(data)
     if data.steps is None and problem.horizon > 1:
@@ -219,8 +225,8 @@ def _without_known(store: Store, keyed: dict[str, Measured], duplicates: Duplica
 def _measured(row: Measured) -> str:
     """What makes a row this row: all but what was declared of a_0, which may change for the same measurement, and but
     for how its states are spelled: another export of the same table says "1", 1.0 or −0.0."""
-    told = row.model_dump(mode="json", exclude={"safe_feature", "safe_cost"})
-    return canonical(told | {name: plainly_spelled(told[name]) for name in ("state", "next_state")})
+    fields = row.model_dump(mode="json", exclude={"safe_feature", "safe_cost"})
+    return canonical(fields | {name: plainly_spelled(fields[name]) for name in ("state", "next_state")})
 
 
 def plainly_spelled(state: Any) -> Any:

@@ -39,6 +39,10 @@ STIFF = 1e8
 NARROW = 1e-9
 """Facts known up to less than half of this have no error bar for Newton's method; a bound counts what they are."""
 
+LIGHT = 2.0**-960
+"""Rows of less weight, times the limit on ‖φ‖, are left out, which can only enlarge the set: denormal sums have lost
+the digits of their features."""
+
 MISSED = 1e-12
 """Multipliers that miss x by more than this part of ‖φ‖ bound nothing."""
 
@@ -199,7 +203,7 @@ class YesNo:
         found = self._rows.get((stage, k))
         if found is None:
             cell, known = (stage, k), int(self.fact_count[stage, k])
-            used = np.flatnonzero(self.used_weight[cell] > 0.0)
+            used = np.flatnonzero(self.used_weight[cell] * self._norm > LIGHT)
             n, none = self.used_weight[cell][used], np.zeros(known)
             features, costs = self.facts[cell][:known], self.fact_cost[cell][:known]
             found = self._rows[cell] = Rows(

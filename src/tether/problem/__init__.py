@@ -1,1 +1,1 @@
-"""What the learner is told."""
+"""What the learner knows."""

@@ -1,4 +1,4 @@
-"""Problem: everything the learner is told, checked against the paper's assumptions at the door."""
+"""Problem: everything the learner knows, checked against the paper's assumptions at the door."""
 
 import importlib
 import inspect
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownState:
-    """What the learner is told about one state: D(s), a_0(s) in it, and τ_h(s) as (H, M), NaN if unknown.
+    """What the learner knows about one state: D(s), a_0(s) in it, and τ_h(s) as (H, M), NaN if unknown.
 
     `final_reward` is NaN unless trajectories end here; then nothing is played, and no cost is declared.
     """
@@ -298,19 +298,19 @@ class Problem:
 
     def final_reward_of(self, state: State) -> float:
         """The reward of each step that remains after a trajectory has ended in this state; NaN where it goes on."""
-        told = None if self.final_reward is None else self.final_reward(state)
-        if told is None:
+        reward = None if self.final_reward is None else self.final_reward(state)
+        if reward is None:
             return np.nan
-        if not np.isfinite(told):
-            raise InputError(f"final_reward of state {state!r} must be finite, or None where it goes on, not {told}.")
-        return float(told)
+        if not np.isfinite(reward):
+            raise InputError(f"final_reward of state {state!r} must be finite, or None where it goes on, not {reward}.")
+        return float(reward)
 
     def key_of(self, state: State) -> StateKey:
         """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
         return content_key(state) if self.key is None else hashable(self.key(state), f"key({state!r})")
 
     def kept(self, state: State) -> State:
-        """What a backup that keeps states keeps of this one: `state_of` its key if given, else a copy of its own."""
+        """The copy of a state that a lean backup stores: `state_of` its key if given, else a copy of the state."""
         if self.state_of is None:
             return own_copy(state)
         key = self.key_of(state)
@@ -554,7 +554,7 @@ def load_name(spec: str, folder: Path | None = None) -> Any:
 
 
 def _called(spec: str, function: Callable[..., Any]) -> Any:
-    """What a function of the user's returns; its own errors are told from a call that it does not allow."""
+    """What a function of the user's returns. One that needs arguments and one that fails get different messages."""
     try:
         with suppress(ValueError):  # some built-ins do not say what they take: the call will
             inspect.signature(function).bind()

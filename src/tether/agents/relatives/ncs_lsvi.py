@@ -113,7 +113,7 @@ class NcsLsvi(CertifiedAgent):
         self.draws = np.zeros(problem.horizon)
 
     def prepare(self, rng: np.random.Generator) -> None:
-        """One number per step of an episode of the first phase."""
+        """Draw one number per step, for episodes of the first phase."""
         self.draws = rng.random(self.problem.horizon)
 
     def choose(self, options: CertifiedSet) -> int:

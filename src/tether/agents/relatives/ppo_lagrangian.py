@@ -222,7 +222,7 @@ class PpoLagrangian(EpisodicAgent):
         self.memory: list[list[float]] = []  # step, slot, action, reward, costs
 
     def _check_fit(self, problem: Problem) -> None:
-        """Listed states that all have the same actions; as many constraints as there are."""
+        """Refuse problems whose states are not listed, or differ in their actions; several constraints are allowed."""
         self._check_actions(problem)
 
     def policy(self) -> Array:
