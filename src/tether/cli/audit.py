@@ -1,11 +1,13 @@
 """`tether audit`: prove that a log was not altered, compute its decisions again, compare versions, export tables; and
-keep it for years: archive, back up, stop, migrate.
+keep it for years: archive, back up, stop, migrate. `tether merge`: logs of several sites into one.
 
 Exit codes: 0 all is well; 1 the log was altered, or decisions differ; 2 the input cannot be used.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -53,8 +55,8 @@ def verify(
         else:
             good = f"The log is good up to entry {end.seq}. Keep the file as it is; restore from a backup."
             lines = [f"ALTERED at entry {fault.seq}: {fault.why}", good]
-        told = None if fault is None else {"seq": fault.seq, "why": fault.why}
-        output.show(json, {"log": store.identity(), "head": list(end), "fault": told}, lines)
+        found_fault = None if fault is None else {"seq": fault.seq, "why": fault.why}
+        output.show(json, {"log": store.identity(), "head": list(end), "fault": found_fault}, lines)
         if fault is not None:
             raise typer.Exit(1)
 
@@ -65,10 +67,10 @@ def replay(log: Log, problem: ProblemName, json: Json = False, debug: Debug = Fa
     with _failures(debug):
         from tether.problem.problem import load_problem
 
-        store, told = _filled(log), load_problem(problem)
+        store, declared = _filled(log), load_problem(problem)
         from tether.live import audit as audits
 
-        report = audits.replay(store, told)
+        report = audits.replay(store, declared)
         shown = [str(difference) for difference in report.differences]
         names = ("decisions", "outcomes", "different", "versions", "checkpoints")
         counts = {name: getattr(report, name) for name in names}
@@ -101,13 +103,13 @@ def diff(
     with _failures(debug):
         from tether.problem.problem import load_problem
 
-        store, told = opened(log), load_problem(problem)
+        store, declared = opened(log), load_problem(problem)
         from tether.live import audit as audits
 
         theirs, until = (None, None) if against is None else audits.read_decisions(against, store.identity())
         until = until or store.head()
         _check_head(until)
-        mine = audits.decisions_by_this_version(store, told, until=until)
+        mine = audits.decisions_by_this_version(store, declared, until=until)
         if write is not None:
             audits.write_decisions(mine, write, store.identity(), until)
         found = audits.compare(mine, audits.decisions_in_the_log(store, until) if theirs is None else theirs)
@@ -126,8 +128,6 @@ def diff(
 def report(log: Log, json: Json = False, debug: Debug = False) -> None:
     """What a log says in numbers: how often a_0 was played, and what the proposals gained over it."""
     with _failures(debug):
-        from dataclasses import asdict
-
         from tether.live.audit import summary
 
         store = _filled(log)
@@ -138,8 +138,8 @@ def report(log: Log, json: Json = False, debug: Debug = False) -> None:
             f"{counts.outcomes} outcomes, {counts.costs} with a cost; {counts.refusals} refusals by the gate.",
             *(f"Comparison {number}: {each}" for number, each in enumerate(compared, start=1)),
         ]
-        told = {"mode": found.mode, **asdict(counts), "comparisons": [each.to_json() for each in compared]}
-        output.show(json, {"log": store.identity(), **told}, lines)
+        shown = {"mode": found.mode, **asdict(counts), "comparisons": [each.to_json() for each in compared]}
+        output.show(json, {"log": store.identity(), **shown}, lines)
 
 
 @audit.command()
@@ -169,9 +169,6 @@ def archive(
 ) -> None:
     """Move old entries to compressed files, from which verify, replay and export read them."""
     with _failures(debug):
-        import time
-        from dataclasses import asdict
-
         from tether.live.archive import archive as moved
 
         done = moved(_writable(log), to, before=time.time() - 86400.0 * keep, key=_key(key))
@@ -228,8 +225,6 @@ def migrate(
 ) -> None:
     """Start a log of this edition with what one of an older edition has measured, in the order of its decisions."""
     with _failures(debug):
-        from dataclasses import asdict
-
         from tether.live.migrate import migrate as migrated
         from tether.problem.problem import load_problem
 
@@ -240,6 +235,35 @@ def migrate(
         )
         notes = [f"- {note}" for note in done.notes]
         output.show(json, {"old": old, "new": new, **asdict(done)}, [line, *notes])
+
+
+def merge(
+    logs: Annotated[list[str], typer.Argument(help="Logs of sites with one γ*: SQLite files, or postgresql://…")],
+    into: Annotated[str, typer.Option(help="The log that learns from all of them; made if there is none.")],
+    problem: ProblemName,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take the outcomes of several sites into one log, in one order, each once."""
+    with output.plain_failures(debug):
+        from tether.problem.problem import load_problem
+
+        sources, declared = [opened(log) for log in logs], load_problem(problem)
+        from tether.live.advisor import Advisor
+        from tether.live.merge import merge as taken
+
+        with Advisor(declared, into, refresh=None) as advisor:
+            found = taken(sources, advisor.store, declared)
+            advisor.sync()
+            outcomes = advisor.status().data_version
+        counts = zip(logs, found.used, found.read, strict=True)
+        lines = [f"{log}: {used} of {read} decisions" for log, used, read in counts]
+        lines.append(f"{found.new} outcomes are new; the learner of {into} rests on {outcomes}.")
+        if found.lost:
+            lines.append(f"{found.lost} outcomes were lost, and are taken as lost by chance.")
+        if found.waits_for:
+            lines.append(f"The rest waits for the outcome of decision {found.waits_for}.")
+        output.show(json, {"into": into, **asdict(found), "data_version": outcomes}, lines)
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def by_questions(json: bool) -> bool:
 
 
 def _ask(question: "Question", place: str) -> "Answer":
-    """One answer from standard input. A terminal is asked again after a wrong one; in a pipe that shifts the others."""
+    """One answer from standard input. After a wrong one, ask a terminal again; in a pipe refuse: lines would shift."""
     output.notice(f"\n{place}. {question.words}")
     for number, answer in enumerate(question.answers, start=1):
         output.notice(f"  {number}  {answer.words}")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tether.cli import output
-from tether.cli.audit import audit
+from tether.cli.audit import audit, merge
 from tether.cli.evaluate import evaluate
 from tether.cli.examples import examples
-from tether.cli.merge import merge
 from tether.cli.output import Debug, Json
 from tether.cli.serve import serve, token
 from tether.errors import TetherError, nearest

@@ -57,8 +57,8 @@ def evaluate(
                 + ("" if linear.gain is None else f", gain over a_0 {_interval(linear.gain)}")
                 + f", with probability {linear.confidence:g}; contexts as logged."
             )
-        told = {**asdict(found), "linear": None if linear is None else asdict(linear), "no_linear": why}
-        output.show(json, {"log": log, "policy": policy, **told}, lines)
+        estimates = {**asdict(found), "linear": None if linear is None else asdict(linear), "no_linear": why}
+        output.show(json, {"log": log, "policy": policy, **estimates}, lines)
 
 
 def _read(log: str, policy: str, problem: "Problem | None") -> "tuple[Logged, Logged]":

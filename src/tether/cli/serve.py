@@ -39,12 +39,12 @@ def serve(
         from tether.service.run import check_port, check_start
         from tether.service.run import serve as run
 
-        told = read_config(config)
+        chosen = read_config(config)
         if not check:
-            check_port(told)
-        check_start(told, saves=not check)
+            check_port(chosen)
+        check_start(chosen, saves=not check)
         if check:
-            typer.echo(f"{config}: the problem, the tokens and the log can be used; it would listen on {told.host}.")
+            typer.echo(f"{config}: the problem, the tokens and the log can be used; it would listen on {chosen.host}.")
             return
         run(
             config,

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,18 +138,18 @@ def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> Conduc
     failures = [
         {"agent": f.label, "seed": f.seed, "message": f.message, "traceback": str(f.traceback)} for f in done.failures
     ]
-    told = {
+    summary = {
         "study": study.name,
         "title": study.title,
         "seconds": round(time.perf_counter() - began, 3),
-        "claims": [claim.as_dict() for claim in view.claims(results)],
+        "claims": [asdict(claim) for claim in view.claims(results)],
         "table": table.rows,
         "failures": failures,
         "ran": done.ran,
         "kept": done.kept,
         "artifacts": [str(path) for path in artifacts],
     }
-    return Conducted(told, table)
+    return Conducted(summary, table)
 
 
 def show(conducted: Sequence[Conducted], *, merged: bool, json: bool) -> None:
