@@ -32,6 +32,11 @@ class StateFileError(TetherError):
 class StoreError(TetherError):
     """The log cannot be read or written now. Nothing was acknowledged; try again, with the same keys."""
 
+    @staticmethod
+    def of(error: BaseException) -> "StoreError":
+        """What a store raised; an error of a kind that no store should raise counts as a StoreError, too."""
+        return error if isinstance(error, StoreError) else StoreError(f"the log failed: {type(error).__name__}.")
+
 
 class StoreBusy(StoreError):
     """More waits to be logged than the limit allows. Nothing was taken; try again later."""

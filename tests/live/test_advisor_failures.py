@@ -53,6 +53,16 @@ def failing(world):
     return store, advisor, state
 
 
+def test_whatever_a_log_raises_when_read_is_not_taken_for_a_failure_of_the_problem(world):
+    store = FailingStore(MemoryStore())
+    advisor = live_advisor(world.problem, store, refresh=0.0)  # every decision looks for entries of others
+    Plant(world.true_gamma).play(advisor, 30)
+    store.read = lambda *asked: 1 // 0
+    assert advisor.decide(0).reason not in ("failed", "not-logged") and advisor.failure == ""
+    with pytest.raises(StoreError, match=r"^the log failed: ZeroDivisionError\.$"):
+        advisor.sync()
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so(failing, when):
     store, advisor, state = failing

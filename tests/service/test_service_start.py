@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from test_service_processes import configured, served
+from test_service_processes import both_workers, configured, served
 
 from tether.live.replica import Replica
 from tether.service.app import make_advisor
@@ -130,10 +130,11 @@ def test_a_cold_start_folds_the_log_once_and_leaves_a_snapshot_for_every_worker(
     assert [each for each in folded if each in hashes] == hashes  # the rest is of a small log, to warm up with
 
 
-def ends_at_once(folder, address, **environment):
+def ends_at_once(folder, address, ready=str, **environment):
     """Ctrl-C while somebody waits for news: (seconds, return code, what the wait was answered)."""
     answers = []
     with served(folder, address, **environment) as process:
+        ready(address)
         head = httpx.get(f"{address}/v1/status").json()["head"]["seq"]
         ask = {"params": {"after": head, "wait": 20}, "timeout": 60}
         waits = [
@@ -161,7 +162,12 @@ def test_ctrl_c_ends_at_once_though_a_dashboard_is_open(tmp_path):
 @pytest.mark.slow
 def test_several_workers_end_at_once_too(tmp_path, database):
     address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
-    seconds, code, answers, head = ends_at_once(tmp_path, address, TETHER_TEST_STORE=database.address)
+    seconds, code, answers, head = ends_at_once(
+        tmp_path,
+        address,
+        lambda address: both_workers(address, lambda fresh: fresh.get("/v1/status")),
+        TETHER_TEST_STORE=database.address,
+    )
     said = (tmp_path / "err").read_text()
     assert seconds < 5.0 and code == 0 and answers == [(200, head)] * 2
     assert "Traceback" not in said and "ERROR" not in said

@@ -22,7 +22,7 @@ from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi, all_facts
 from tether.agents.state_file import fingerprint
 from tether.check.monitor import Alarm, Monitor
-from tether.errors import AlteredLog, InputError, StateFileError, TetherError
+from tether.errors import AlteredLog, InputError, StateFileError, StoreError, TetherError
 from tether.kernels.model import ALL, STATE
 from tether.live.binding import sketches_all
 from tether.live.gate import Gate, Terms, WeighedFacts
@@ -801,7 +801,10 @@ class Replica:
         before = self.head.seq
         while until is None or self.head.seq < until:
             limit = PAGE if until is None else min(PAGE, until - self.head.seq)
-            page = store.read(self.head.seq, limit)
+            try:
+                page = store.read(self.head.seq, limit)
+            except Exception as error:  # not to be taken for one of the problem's functions
+                raise StoreError.of(error) from error
             for entry in page:
                 self.apply(entry.genuine())
             if is_end(page, limit):

@@ -211,11 +211,9 @@ class Hub:
 
 
 def _result_of(done: "Future[list[Appended]]") -> list[Appended] | StoreError:
-    """What the log says of a batch, or why it could not be written; an error that no store should raise counts too."""
+    """What the log says of a batch, or why it could not be written."""
     error = done.exception()
-    if error is None:
-        return done.result()
-    return error if isinstance(error, StoreError) else StoreError(f"the log failed: {type(error).__name__}.")
+    return done.result() if error is None else StoreError.of(error)
 
 
 def wire_state(value: Any) -> Any:
