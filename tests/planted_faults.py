@@ -923,7 +923,7 @@ LEAN_PLANS = (
     Fault(
         "bridge: a masked cost is the number under the mask",
         "bridge:read_cost",
-        never("any(map(...))"),
+        never("is_masked(found)"),
         "tests/gym/test_bad_options.py::"
         "test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_learned_from",
     ),
@@ -1401,8 +1401,23 @@ LIVE_USE = (
     Fault(
         "live: what is masked counts as a number",
         "agent:as_numbers",
-        never("np.ma.is_masked(value)"),
+        never("is_masked(value)"),
         f"{LIVE}/test_odd_values.py::test_what_is_masked_was_not_measured",
+    ),
+    Fault(
+        "problem: a masked safe cost is the number under the mask",
+        "action_sets:is_masked",
+        swap("any(map(is_masked, values))", "False"),
+        "tests/agents/test_bad_input.py::test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting",
+    ),
+    Fault(
+        "problem: what a user's function says of the safe cost is read with its mask off",
+        "problem:Problem._costs_of_baseline",
+        swap(
+            'real_numbers(self.baseline_cost(step, state), "baseline_cost")',
+            "np.asarray(self.baseline_cost(step, state), dtype=np.float64)",
+        ),
+        "tests/agents/test_bad_input.py::test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting",
     ),
     Fault(
         "live: an impossible cost is learned from",

@@ -46,7 +46,7 @@ from tether.kernels.model import (
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
 from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
-from tether.problem.action_sets import ActionSet, check_norms, feature_of
+from tether.problem.action_sets import ActionSet, check_norms, feature_of, is_masked
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
@@ -215,7 +215,7 @@ def as_numbers(value: Any) -> Array | None:
     """Real numbers as a float array, None if they are not that. What is masked was not measured: it is no number."""
     if type(value) is float:  # of all that may come, by far the most frequent
         return np.array(value)
-    if np.ma.is_masked(value):
+    if is_masked(value):
         return None
     try:
         numbers = np.asarray(value)

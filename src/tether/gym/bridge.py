@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, at
 from tether.features.state import Features
-from tether.problem.action_sets import ActionSet
+from tether.problem.action_sets import ActionSet, is_masked, real_numbers
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
@@ -83,10 +83,12 @@ def read_cost(
         found = info[source] if isinstance(source, str) else [info[name] for name in names]
     if found is None:
         return None
-    if any(map(np.ma.is_masked, found if isinstance(found, list | tuple) else [found])):  # no number, but reads as one
+    if is_masked(found):
         raise InputError("the cost of a step is masked: if it was not measured, report None.")
     try:
-        numbers = np.asarray(found, dtype=np.float64).reshape(-1)
+        numbers = real_numbers(found, "the cost of a step").reshape(-1)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"the cost of a step must be numbers, but is {found!r}: {error}.") from error
     return float(numbers[0]) if numbers.size == 1 else tuple(numbers.tolist())
@@ -189,7 +191,9 @@ class BoxRays(ActionRays):
         """The safe action as a vector (m,), refused unless it is an action of the box."""
         given = at(self.safe_action, state)
         try:
-            safe = np.asarray(given, dtype=self.space.dtype).astype(np.float64).reshape(self.low.shape)
+            safe = (
+                real_numbers(given, "safe_action").astype(self.space.dtype).astype(np.float64).reshape(self.low.shape)
+            )
         except (TypeError, ValueError) as error:
             raise InputError(f"safe_action {given!r} is not an action of {self.space}: {error}.") from error
         self._check_inside(safe, state, "the safe action")
