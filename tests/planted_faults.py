@@ -928,6 +928,18 @@ LEAN_PLANS = (
         "test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_learned_from",
     ),
     Fault(
+        "bridge: what is played need not be what was certified",
+        "bridge:Bridge._check_certified",
+        never("not (np.abs(now - decision.feature) <= SAME_FEATURE * self.feature_norm).all()"),
+        "tests/gym/test_user_functions.py::test_what_is_played_is_what_was_certified_or_nothing",
+    ),
+    Fault(
+        "bridge: arrays within a dictionary stay the environment's",
+        "bridge:_own",
+        swap("{name: _own(part) for name, part in observation.items()}", "observation.copy()"),
+        "tests/gym/test_user_functions.py::test_arrays_within_a_dictionary_are_copied_too",
+    ),
+    Fault(
         "comparison: the plan that does not know the last episode is compared",
         "comparison:compare",
         drop("agent.plan()"),

@@ -220,9 +220,9 @@ def test_numbers_that_are_no_safe_cost_are_refused_at_the_door(name):
 @pytest.mark.parametrize("hidden", [np.ma.masked, np.ma.array([0.2], mask=[True]), [np.ma.masked], np.array([0.2j])])
 def test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting(hidden):
     """numpy reads a masked number as 0, or as what lies under the mask: a safe cost that nobody knows would be one."""
-    with pytest.raises(InputError, match="baseline_cost must be numbers.*masked or complex"):
+    with pytest.raises(InputError, match=r"baseline_cost must be numbers.*masked or complex"):
         bare(baseline_cost=lambda h, s: hidden).look_up(0)
-    with pytest.raises(InputError, match="baseline_cost must be numbers.*masked or complex"):
+    with pytest.raises(InputError, match=r"baseline_cost must be numbers.*masked or complex"):
         bare(baseline_cost=hidden)
     for name in ("noise", "threshold", "misfit", "baseline_cost_error", "gamma_norm"):
         with pytest.raises(InputError, match=name):
