@@ -1417,6 +1417,18 @@ LIVE_USE = (
         f"{LIVE}/test_odd_values.py::test_what_is_masked_was_not_measured",
     ),
     Fault(
+        "agents: a coarse key lends one state the bounds of another",
+        "agent:LeastSquaresAgent._recall",
+        never("self.problem.key is not None"),
+        "tests/agents/test_agent.py::test_a_key_that_is_coarser_than_the_state_does_not_lend_the_bounds_of_another",
+    ),
+    Fault(
+        "certified: a choice may write into what is certified",
+        "certified:CertifiedSet.__post_init__",
+        drop("array.flags.writeable = False"),
+        "tests/agents/test_certified.py::test_a_choice_cannot_lengthen_what_is_certified",
+    ),
+    Fault(
         "problem: a masked safe cost is the number under the mask",
         "action_sets:is_masked",
         swap("any(map(is_masked, values))", "False"),

@@ -36,6 +36,18 @@ class KnownState:
     baseline_cost: Array
     final_reward: float = np.nan
 
+    def is_same(self, other: "KnownState") -> bool:
+        """Whether both have the same features, safe action, safe costs and end."""
+        here, there = self.actions, other.actions
+        return (
+            here.is_star == there.is_star
+            and here.baseline == there.baseline
+            and np.array_equal(here.endpoints, there.endpoints)
+            and np.array_equal(here.phi_0, there.phi_0)
+            and np.array_equal(self.baseline_cost, other.baseline_cost, equal_nan=True)
+            and np.array_equal(self.final_reward, other.final_reward, equal_nan=True)
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedState:
