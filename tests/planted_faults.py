@@ -1429,6 +1429,24 @@ LIVE_USE = (
         "tests/agents/test_certified.py::test_a_choice_cannot_lengthen_what_is_certified",
     ),
     Fault(
+        "live: where costs drift, a safe cost is what it was declared first",
+        "replica:Learner.look_up",
+        swap("self.agent.blocks is not None", "False"),
+        f"{LIVE}/test_gate_drift.py::test_a_safe_cost_that_moves_is_asked_for_with_every_decision",
+    ),
+    Fault(
+        "warm start: rows of a call that was cut short are known, and count never",
+        "warm_start:_drafts",
+        swap("_cut_short(store, keyed, batch) if known else ()", "()"),
+        f"{LIVE}/test_warm_start.py::test_a_table_that_has_grown_completes_what_was_cut_short",
+    ),
+    Fault(
+        "warm start: equal rows of yes/no costs with σ = ½ are dropped",
+        "warm_start:warm_start_drafts",
+        swap("any(problem.bounded) or _yes_or_no(rows)", "any(problem.bounded)"),
+        f"{LIVE}/test_warm_start.py::test_equal_rows_of_yes_and_no_are_never_dropped",
+    ),
+    Fault(
         "problem: a masked safe cost is the number under the mask",
         "action_sets:is_masked",
         swap("any(map(is_masked, values))", "False"),
@@ -1708,7 +1726,7 @@ LIKELIHOOD = (
     Fault(
         "yes/no costs: equal rows of old data are dropped",
         "warm_start:warm_start_drafts",
-        never('duplicates == "drop" and all(problem.bounded)'),
+        never('duplicates == "drop" and (any(problem.bounded) or _yes_or_no(rows))'),
         "tests/live/test_warm_start.py::test_equal_rows_of_yes_and_no_are_never_dropped",
     ),
     Fault(

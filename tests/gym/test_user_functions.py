@@ -82,7 +82,7 @@ def test_what_is_played_is_what_was_certified_or_nothing():
     decision = SlucbQvi(bridge.problem).peek(0, 0)
     assert bridge.env_action(decision) == 0
     order.reverse()
-    with pytest.raises(InputError, match="certified with φ.*the same answer"):
+    with pytest.raises(InputError, match=r"certified with φ.*the same answer"):
         bridge.env_action(decision)
 
     ends = [np.array([[2.0]])]
@@ -95,5 +95,5 @@ def test_what_is_played_is_what_was_certified_or_nothing():
     assert chosen.action.length > 0.0
     assert rays.env_action(chosen)[0] == pytest.approx(2.0 * chosen.action.length, rel=1e-6)
     ends[0] = np.array([[-2.0]])
-    with pytest.raises(InputError, match="certified with φ.*the same answer"):
+    with pytest.raises(InputError, match=r"certified with φ.*the same answer"):
         rays.env_action(chosen)

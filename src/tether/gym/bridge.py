@@ -431,8 +431,8 @@ class Bridge:
         if not (np.abs(now - decision.feature) <= SAME_FEATURE * self.feature_norm).all():
             raise InputError(
                 f"decision {decision.id} was certified with φ = {decision.feature.tolist()}, but the action {action!r} "
-                f"that stands for it in state {decision.state!r} has φ = {now.tolist()} now: features, actions, targets "
-                "and safe_action must give the same answer whenever they are asked about the same state."
+                f"that stands for it in state {decision.state!r} has φ = {now.tolist()} now: features, actions, "
+                "targets and safe_action must give the same answer whenever they are asked about the same state."
             )
 
     def safe_env_action(self, state: State) -> Any:
