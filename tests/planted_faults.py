@@ -923,9 +923,21 @@ LEAN_PLANS = (
     Fault(
         "bridge: a masked cost is the number under the mask",
         "bridge:read_cost",
-        never("any(map(...))"),
+        never("is_masked(found)"),
         "tests/gym/test_bad_options.py::"
         "test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_learned_from",
+    ),
+    Fault(
+        "bridge: what is played need not be what was certified",
+        "bridge:Bridge._check_certified",
+        never("not (np.abs(now - decision.feature) <= SAME_FEATURE * self.feature_norm).all()"),
+        "tests/gym/test_user_functions.py::test_what_is_played_is_what_was_certified_or_nothing",
+    ),
+    Fault(
+        "bridge: arrays within a dictionary stay the environment's",
+        "bridge:_own",
+        swap("{name: _own(part) for name, part in observation.items()}", "observation.copy()"),
+        "tests/gym/test_user_functions.py::test_arrays_within_a_dictionary_are_copied_too",
     ),
     Fault(
         "comparison: the plan that does not know the last episode is compared",
@@ -1401,8 +1413,53 @@ LIVE_USE = (
     Fault(
         "live: what is masked counts as a number",
         "agent:as_numbers",
-        never("np.ma.is_masked(value)"),
+        never("is_masked(value)"),
         f"{LIVE}/test_odd_values.py::test_what_is_masked_was_not_measured",
+    ),
+    Fault(
+        "agents: a coarse key lends one state the bounds of another",
+        "agent:LeastSquaresAgent._recall",
+        never("self.problem.key is not None"),
+        "tests/agents/test_agent.py::test_a_key_that_is_coarser_than_the_state_does_not_lend_the_bounds_of_another",
+    ),
+    Fault(
+        "certified: a choice may write into what is certified",
+        "certified:CertifiedSet.__post_init__",
+        drop("array.flags.writeable = False"),
+        "tests/agents/test_certified.py::test_a_choice_cannot_lengthen_what_is_certified",
+    ),
+    Fault(
+        "live: where costs drift, a safe cost is what it was declared first",
+        "replica:Learner.look_up",
+        swap("self.agent.blocks is not None", "False"),
+        f"{LIVE}/test_gate_drift.py::test_a_safe_cost_that_moves_is_asked_for_with_every_decision",
+    ),
+    Fault(
+        "warm start: rows of a call that was cut short are known, and count never",
+        "warm_start:_drafts",
+        swap("_cut_short(store, keyed, batch) if known else ()", "()"),
+        f"{LIVE}/test_warm_start.py::test_a_table_that_has_grown_completes_what_was_cut_short",
+    ),
+    Fault(
+        "warm start: equal rows of yes/no costs with σ = ½ are dropped",
+        "warm_start:warm_start_drafts",
+        swap("any(problem.bounded) or _yes_or_no(rows)", "any(problem.bounded)"),
+        f"{LIVE}/test_warm_start.py::test_equal_rows_of_yes_and_no_are_never_dropped",
+    ),
+    Fault(
+        "problem: a masked safe cost is the number under the mask",
+        "action_sets:is_masked",
+        swap("any(map(is_masked, values))", "False"),
+        "tests/agents/test_bad_input.py::test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting",
+    ),
+    Fault(
+        "problem: what a user's function says of the safe cost is read with its mask off",
+        "problem:Problem._costs_of_baseline",
+        swap(
+            'real_numbers(self.baseline_cost(step, state), "baseline_cost")',
+            "np.asarray(self.baseline_cost(step, state), dtype=np.float64)",
+        ),
+        "tests/agents/test_bad_input.py::test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting",
     ),
     Fault(
         "live: an impossible cost is learned from",
@@ -1669,7 +1726,7 @@ LIKELIHOOD = (
     Fault(
         "yes/no costs: equal rows of old data are dropped",
         "warm_start:warm_start_drafts",
-        never('duplicates == "drop" and all(problem.bounded)'),
+        never('duplicates == "drop" and (any(problem.bounded) or _yes_or_no(rows))'),
         "tests/live/test_warm_start.py::test_equal_rows_of_yes_and_no_are_never_dropped",
     ),
     Fault(

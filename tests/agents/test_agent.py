@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from tether.agents.lsvi import LsviConfig, LsviUcb
+from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError, InputError
 from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.synthetic import not_star_convex
+from tether.problem.action_sets import FiniteActions
+from tether.problem.problem import Problem
 from tether.records import StarAction, Transition
 from worlds import OTHER, SAFE, two_arm_problem, uneven_world
 
@@ -83,6 +86,32 @@ def test_its_star_convex_completion_lets_the_learner_out():
         decision = agent.act(0, 0)
         agent.observe(world.step(decision, streams))
     assert decision.action == StarAction(0, 1.0)
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_a_key_that_is_coarser_than_the_state_does_not_lend_the_bounds_of_another(mixes):
+    """Tables keep a plan by the key: action 1 in state x costs x, and all x under a half share the key of the first."""
+
+    def actions(x):
+        return FiniteActions([[0.3, 0.0], [0.3, 0.9 * x]], 0)
+
+    declared = {"actions": actions, "baseline_cost": 0.0, "key": lambda x: int(2.0 * x), "gamma_norm": 2.0}
+    problem = Problem(horizon=1, threshold=0.3, noise=0.02, dimension=2, **declared)
+    agent = (
+        RslucbQvi(problem, rng=np.random.default_rng(1)) if mixes else SlucbQvi(problem, SlucbConfig(backup="tables"))
+    )
+    rng, over = np.random.default_rng(0), 0.0
+    agent.register([0.05, 0.95])
+    for n in range(200):
+        x = 0.05 if n < 100 else rng.uniform(0.0, 1.0)
+        agent.plan()
+        decision = agent.act(0, x)
+        played = actions(x).features @ [0.0, 1.0 / 0.9]
+        cost = played[decision.action] if decision.mixture is None else decision.mixture.probabilities @ played
+        over = max(over, cost - decision.cost_bound)
+        z = played[decision.action] + 0.02 * rng.standard_normal()
+        agent.observe(decision.outcome(reward=float(decision.action), cost=z))
+    assert over <= 1e-12
 
 
 def test_an_outcome_is_counted_once():

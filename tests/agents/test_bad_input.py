@@ -25,6 +25,7 @@ from tether import (
     Transition,
 )
 from tether.agents.testing import changed, essence, play, snapshot
+from tether.features import PairFeatures
 from tether.lab.worlds.linear_mdp import Streams
 from worlds import small_world
 
@@ -214,6 +215,32 @@ def test_numbers_that_are_no_safe_cost_are_refused_at_the_door(name):
     with pytest.raises(Exception) as refused:
         bare(baseline_cost=cost, **changes)
     check_refusal(refused, error, words)
+
+
+@pytest.mark.parametrize("hidden", [np.ma.masked, np.ma.array([0.2], mask=[True]), [np.ma.masked], np.array([0.2j])])
+def test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting(hidden):
+    """numpy reads a masked number as 0, or as what lies under the mask: a safe cost that nobody knows would be one."""
+    with pytest.raises(InputError, match=r"baseline_cost must be numbers.*masked or complex"):
+        bare(baseline_cost=lambda h, s: hidden).look_up(0)
+    with pytest.raises(InputError, match=r"baseline_cost must be numbers.*masked or complex"):
+        bare(baseline_cost=hidden)
+    for name in ("noise", "threshold", "misfit", "baseline_cost_error", "gamma_norm"):
+        with pytest.raises(InputError, match=name):
+            bare(**{name: hidden})
+
+
+@pytest.mark.parametrize("row", [np.ma.array([0.2, 0.5], mask=[True, False]), np.array([0.2j, 0.5])])
+def test_what_is_masked_or_complex_is_no_feature(row):
+    for make in (lambda: StarActions(row, [[0.0, 1.0]]), lambda: StarActions([0.0, 1.0], [row])):
+        with pytest.raises(InputError, match="masked or complex"):
+            make()
+    with pytest.raises(InputError, match="masked or complex"):
+        PairFeatures(lambda state, action: row, 2)(0, 1)
+
+
+def test_a_state_that_was_not_observed_identifies_nothing():
+    with pytest.raises(InputError, match="masked"):
+        bare().key_of(np.ma.array([0.2, 0.5], mask=[True, False]))
 
 
 def test_a_state_outside_a_table_of_safe_costs_is_refused():

@@ -204,6 +204,20 @@ def test_a_choice_that_is_not_certified_is_refused():
         agent.act(0, 0)
 
 
+def test_a_choice_cannot_lengthen_what_is_certified():
+    """Lengths that are normalised in place would be played as they then are, under the bound of before."""
+
+    class Normalising(CertifiedAgent):
+        def choose(self, options):
+            lengths = options.lengths
+            lengths /= lengths.max()
+            return options.best(options.values)
+
+    agent = Normalising(small_world().problem)
+    with pytest.raises(ValueError, match="read-only"):
+        agent.act(0, 0)
+
+
 def test_scores_that_are_not_finite_never_win():
     options = certified_set(SlucbQvi(small_world().problem), 0, 0)
     assert len(options.certified) > 2

@@ -382,6 +382,25 @@ def test_asking_changes_nothing():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
 
 
+def test_a_saved_agent_is_restored_where_declared_safe_costs_have_moved_since(tmp_path):
+    """A safe cost is a fact when it is declared: one that has drifted is no other problem, as long as φ is the same."""
+    now, changes = [0.1], {"baseline_cost": lambda step, state: now[0]}
+    moving = replace(problem(), **changes)
+    agent = play(SlucbQvi(moving), 20)
+    agent.register([0])
+    agent.save(tmp_path / "agent.tether")
+    now[0] = 0.15
+    again = SlucbQvi.restore(tmp_path / "agent.tether", moving)
+    assert again.peek(0, 0).evidence[0].baseline_cost == 0.15
+    still = replace(problem(drift=0.0), **changes)
+    agent = SlucbQvi(still)
+    agent.register([0])
+    agent.save(tmp_path / "still.tether")
+    now[0] = 0.2
+    with pytest.raises(StateFileError, match="other features or safe costs"):
+        SlucbQvi.restore(tmp_path / "still.tether", still)
+
+
 def test_a_saved_agent_continues_bit_for_bit_by_the_clock(tmp_path):
     told = in_seconds()
     agent = SlucbQvi(told)

@@ -345,3 +345,14 @@ def test_a_repeated_request_gets_no_bounds_from_yesterday():
     assert advisor.decide(state, 1, key="again").reason == "best"
     plant.clock.now += 86400.0
     assert advisor.decide(state, 1, key="again").reason == "outdated"
+
+
+def test_a_safe_cost_that_moves_is_asked_for_with_every_decision():
+    """A table of states, whose features are looked up once where nothing drifts: a safe cost of before is no fact."""
+    now = [0.1]
+    problem = replace(two_arm_problem(horizon=1, drift=RHO), baseline_cost=lambda step, state: now[0])
+    assert isinstance(problem.states, range)
+    advisor = live_advisor(problem)
+    for cost in (0.1, 0.2):
+        now[0] = cost
+        assert advisor.decide(0).certificate.limits[0].baseline_cost == cost

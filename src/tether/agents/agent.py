@@ -46,7 +46,7 @@ from tether.kernels.model import (
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
 from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
-from tether.problem.action_sets import ActionSet, check_norms, feature_of
+from tether.problem.action_sets import ActionSet, check_norms, feature_of, is_masked
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
@@ -215,7 +215,7 @@ def as_numbers(value: Any) -> Array | None:
     """Real numbers as a float array, None if they are not that. What is masked was not measured: it is no number."""
     if type(value) is float:  # of all that may come, by far the most frequent
         return np.array(value)
-    if np.ma.is_masked(value):
+    if is_masked(value):
         return None
     try:
         numbers = np.asarray(value)
@@ -414,15 +414,19 @@ class LeastSquaresAgent:
     def _recall(self, state: State) -> tuple[KnownState, int | None]:
         """What the problem said of a state when it was first seen, with its slot if it has one; else what it says now.
 
-        A key of the user's own may be coarser than the state: a lean backup then asks about the state at hand.
+        A key of the user's own may be coarser than the state: then the state at hand counts, and not the one that has
+        brought the key first, whose plan is not for it.
         """
         key = self.problem.key_of(state)
         slot = self.slots.get(key)
         if self.blocks is not None:  # a safe cost that drifts is a fact when it is declared: ask for it now
             return self.look_up(state), slot
+        if self.problem.key is not None:
+            known = self.look_up(state)
+            return known, slot if slot is not None and known.is_same(self.known[slot]) else None
         if slot is not None:
             return self.known[slot], slot
-        recalled = self.visited.known(key) if self.visited is not None and self.problem.key is None else None
+        recalled = None if self.visited is None else self.visited.known(key)
         return recalled or self.look_up(state), None
 
     def _check_pooled(self, known: KnownState) -> None:
@@ -1070,7 +1074,8 @@ class LeastSquaresAgent:
         except (TetherError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise StateFileError(f"{path} does not fit this agent: {error}.") from error
         for saved, known in here:
-            if not state_file.is_same(saved, known):
+            moves = agent.blocks is not None  # a safe cost that drifts is a fact when it is declared, and no later
+            if not saved.is_same(replace(known, baseline_cost=saved.baseline_cost) if moves else known):
                 raise StateFileError(f"{path} was saved with other features or safe costs for state {saved.key!r}.")
         agent.decisions, agent.data_version = manifest.decisions, manifest.outcomes
         agent.plan_version = manifest.plan_version

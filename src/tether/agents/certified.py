@@ -31,6 +31,8 @@ from tether.records import Array, Decision, State, Transition
 class CertifiedSet:
     """What may be played at one step and state: row i is candidate i at its certified length; the last is a_0(s).
 
+    Its arrays are read-only: what is played is taken from them after a subclass has looked at them.
+
     Attributes:
         step: h.
         state: s.
@@ -54,6 +56,10 @@ class CertifiedSet:
     trouble: int
     known: KnownState
     plan: Plan
+
+    def __post_init__(self) -> None:
+        for array in (self.features, self.lengths, self.bounds, self.weights, self.factor):
+            array.flags.writeable = False
 
     @property
     def certified(self) -> list[int]:

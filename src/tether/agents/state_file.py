@@ -181,19 +181,6 @@ def known_state(tables: Tables, key: StateKey, slot: int) -> KnownState:
     return KnownState(key, actions, tables.baseline_cost[:, slot].copy(), float(tables.final_reward[slot]))
 
 
-def is_same(one: KnownState, two: KnownState) -> bool:
-    """Whether both have the same features, safe action, safe costs and end."""
-    here, there = one.actions, two.actions
-    return (
-        here.is_star == there.is_star
-        and here.baseline == there.baseline
-        and np.array_equal(here.endpoints, there.endpoints)
-        and np.array_equal(here.phi_0, there.phi_0)
-        and np.array_equal(one.baseline_cost, two.baseline_cost, equal_nan=True)
-        and np.array_equal(one.final_reward, two.final_reward, equal_nan=True)
-    )
-
-
 # Arrays are checked before compiled code reads them: kernels do not check bounds
 
 MAY_BE_INFINITE = {

@@ -50,7 +50,7 @@ QUESTIONS = (
     Question("What do cost readings look like?", (
         Answer("numbers, the mean cost plus noise", ("noise=σ",)),
         Answer("yes or no (an accident, a fall), or any number in [0, 1]", ('cost_kind="bounded"',),
-               "more computing: certificates are likelihood ratios, which need no σ and no bound on the norm",
+               "more computing: certificates are likelihood ratios, which need no σ, and B for rounding errors alone",
                "`noise=0.5` holds for all such costs, too; it is wasteful where accidents are rare",
                row='yes/no costs, `cost_kind="bounded"`',
                refuses=("misfit=0.01", 'limit="realised"', "drift=1e-4", "drift=1e-6")),

@@ -20,7 +20,7 @@ from tether.features.state import (
     name_of,
     places_of,
 )
-from tether.problem.action_sets import FiniteActions, StarActions
+from tether.problem.action_sets import FiniteActions, StarActions, real_numbers
 from tether.records import Array, StarAction, State
 
 
@@ -274,11 +274,11 @@ class ActionRays:
 
     def safe_point(self, state: State) -> Array:
         """The safe action as a vector (m,)."""
-        return np.array(at(self.safe_action, state), dtype=np.float64)
+        return real_numbers(at(self.safe_action, state), "safe_action")
 
     def target_points(self, state: State) -> Array:
         """Where the rays end (N, m)."""
-        return np.array(at(self.targets, state), dtype=np.float64)
+        return real_numbers(at(self.targets, state), "targets")
 
     def points(self, state: State) -> tuple[Array, Array]:
         """The safe action (m,) and the ends of the rays (N, m), checked."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError
-from tether.problem.action_sets import NORM_TOLERANCE
+from tether.problem.action_sets import NORM_TOLERANCE, real_numbers
 from tether.records import Array, State
 
 LARGEST_DIMENSION = 20_000
@@ -99,8 +99,8 @@ def checked_row(values: ArrayLike, dimension: int, bound: float, call: tuple[Any
     `call` is what the feature belongs to: written into errors, and only then, as arrays are slow to write.
     """
     try:
-        row = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        row = real_numbers(values)
+    except (InputError, TypeError, ValueError) as error:
         raise InputError(f"{_features_of(call)} must be {dimension} numbers: {error}.") from error
     if row.shape != (dimension,):
         raise InputError(
@@ -215,7 +215,7 @@ def product(first: Features, second: Features) -> Features:
 def as_points(states: Sequence[State], variables: int) -> Array:
     """States as finite vectors of that many coordinates, (n, v); a number counts as one coordinate."""
     try:
-        x = np.array([np.asarray(state, dtype=np.float64).reshape(-1) for state in states])
+        x = np.array([real_numbers(state, "a state").reshape(-1) for state in states])
     except (TypeError, ValueError) as error:
         raise InputError(
             f"these features read {variables} numbers from a state, but a state is {states[0]!r}: {error}. "

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, at
 from tether.features.state import Features
-from tether.problem.action_sets import ActionSet
+from tether.problem.action_sets import ActionSet, is_masked, real_numbers
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
@@ -32,6 +32,8 @@ CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""
 
+SAME_FEATURE = 1e-6
+"""How far φ of an action may lie from what was certified, as a part of `feature_norm`: what rounding makes of it."""
 
 REWARD_ROUNDING = 1e-6
 """How far a scaled reward may lie outside [0, 1] before it counts as outside: what single precision rounds away."""
@@ -83,10 +85,12 @@ def read_cost(
         found = info[source] if isinstance(source, str) else [info[name] for name in names]
     if found is None:
         return None
-    if any(map(np.ma.is_masked, found if isinstance(found, list | tuple) else [found])):  # no number, but reads as one
+    if is_masked(found):
         raise InputError("the cost of a step is masked: if it was not measured, report None.")
     try:
-        numbers = np.asarray(found, dtype=np.float64).reshape(-1)
+        numbers = real_numbers(found, "the cost of a step").reshape(-1)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"the cost of a step must be numbers, but is {found!r}: {error}.") from error
     return float(numbers[0]) if numbers.size == 1 else tuple(numbers.tolist())
@@ -189,7 +193,9 @@ class BoxRays(ActionRays):
         """The safe action as a vector (m,), refused unless it is an action of the box."""
         given = at(self.safe_action, state)
         try:
-            safe = np.asarray(given, dtype=self.space.dtype).astype(np.float64).reshape(self.low.shape)
+            safe = (
+                real_numbers(given, "safe_action").astype(self.space.dtype).astype(np.float64).reshape(self.low.shape)
+            )
         except (TypeError, ValueError) as error:
             raise InputError(f"safe_action {given!r} is not an action of {self.space}: {error}.") from error
         self._check_inside(safe, state, "the safe action")
@@ -344,7 +350,6 @@ class Bridge:
         observation, info = self.env.reset(seed=0, options=self.reset_options)
         self._example = _own(observation)
         self._masks: dict[StateKey, tuple[Any, ...]] = {}
-        self._last: tuple[State, ActionSet] | None = None
         self.action_sets = self._make_action_sets()
         self.problem = Problem(
             horizon=steps,
@@ -404,15 +409,31 @@ class Bridge:
         return state
 
     def env_action(self, decision: Decision) -> Any:
-        """The environment's own action for a decision."""
-        chosen, state = decision.action, decision.state
-        if isinstance(self.action_sets, BoxRays):
+        """The environment's own action for a decision; refused if it is no longer the one that was certified."""
+        chosen, state, sets = decision.action, decision.state, self.action_sets
+        if isinstance(sets, BoxRays):
             if not isinstance(chosen, StarAction):
                 raise InputError(f"decision {decision.id} plays action {chosen}, but this environment has rays.")
-            return self.action_sets.action(state, chosen)
+            self._check_certified(decision, ActionRays.action(sets, state, chosen))  # before it is rounded
+            return sets.action(state, chosen)
         if isinstance(chosen, StarAction):
             raise InputError(f"decision {decision.id} plays a ray, but this environment has a list of actions.")
-        return self.action_sets.action(state, chosen)
+        played = sets.action(state, chosen)
+        self._check_certified(decision, played)
+        return played
+
+    def _check_certified(self, decision: Decision, action: Any) -> None:
+        """The user's functions are asked again for what a row or a ray stands for: it must be what they said before."""
+        features = self.action_sets.features
+        if isinstance(features, PerDirection):  # they do not know the action
+            return
+        now = features(decision.state, action)
+        if not (np.abs(now - decision.feature) <= SAME_FEATURE * self.feature_norm).all():
+            raise InputError(
+                f"decision {decision.id} was certified with φ = {decision.feature.tolist()}, but the action {action!r} "
+                f"that stands for it in state {decision.state!r} has φ = {now.tolist()} now: features, actions, "
+                "targets and safe_action must give the same answer whenever they are asked about the same state."
+            )
 
     def safe_env_action(self, state: State) -> Any:
         """The environment's own action for a_0(s)."""
@@ -474,10 +495,8 @@ class Bridge:
         return sets
 
     def _actions_of(self, state: State) -> ActionSet:
-        """D(s); where nothing is played any more, any set will do. The set that `observe` asked for serves `act`."""
-        if self._last is None or state is not self._last[0]:
-            self._last = (state, self.action_sets(self._example if isinstance(state, Ended) else state))
-        return self._last[1]
+        """D(s); where nothing is played any more, any set will do."""
+        return self.action_sets(self._example if isinstance(state, Ended) else state)
 
     def _allowed(self, state: State) -> Sequence[int]:
         """What the environment's mask allowed where it was seen."""
@@ -518,5 +537,9 @@ class Bridge:
 
 
 def _own(observation: Any) -> Any:
-    """The observation, safe from environments that reuse their arrays."""
-    return observation.copy() if isinstance(observation, np.ndarray | dict) else observation
+    """The observation, safe from environments that reuse their arrays, also within dictionaries and tuples."""
+    if isinstance(observation, dict):
+        return {name: _own(part) for name, part in observation.items()}
+    if type(observation) in (tuple, list):
+        return type(observation)(map(_own, observation))
+    return observation.copy() if isinstance(observation, np.ndarray) else observation

@@ -17,7 +17,17 @@ from tether.live.advisor import Advisor
 from tether.live.log.chain import Entry, Store, entries_of
 from tether.live.merge import Item, decisions, take
 from tether.live.policy import Guards
-from tether.live.records import EDITION, AlarmReset, OutcomeLost, Resumed, StateCodec, Stopped, Tripped, WarmStarted
+from tether.live.records import (
+    EDITION,
+    WHOLE,
+    AlarmReset,
+    OutcomeLost,
+    Resumed,
+    StateCodec,
+    Stopped,
+    Tripped,
+    WarmStarted,
+)
 from tether.live.warm_start import OldData, append_in_turn, keyed_drafts
 from tether.problem.problem import Problem
 
@@ -114,7 +124,7 @@ def _import_rows(entries: list[Entry], into: Store, problem: Problem, states: St
     rows = dict[str, OldData]()
     for entry in entries:
         if entry.kind == WarmStarted.kind:
-            keys = [key for key in entry.unique if not key.startswith("warm-start:")]
+            keys = [key for key in entry.unique if not key.startswith(WHOLE)]
             for key, row in zip(keys, WarmStarted.read(entry).rows, strict=True):
                 seen = None if row.state is None else states.decode(row.state)
                 after = None if problem.horizon == 1 else states.decode(row.next_state)

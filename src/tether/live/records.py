@@ -471,10 +471,15 @@ class OutcomeLost(Event):
         return (outcome_key(self.decision_id),)
 
 
+WHOLE = "warm-start:"
+"""How the key of an entry of a warm start begins; its rows have keys of their own."""
+
+
 class WarmStarted(Event):
     """Data from before the log, and their digest, which may occur once. A row without a reward teaches the cost.
 
-    A warm start is several entries with the same `batch`; its rows take effect together, at the one that is `last`.
+    A warm start is several entries with the same `batch`; its rows take effect together, at the one that is `last`, and
+    with them those of batches that were cut short, which it `completes`.
     """
 
     kind: ClassVar[str] = "warm-start"
@@ -484,10 +489,11 @@ class WarmStarted(Event):
     source: str = ""
     batch: str = ""
     last: bool = True
+    completes: tuple[str, ...] = ()
 
     def keys(self) -> tuple[str, ...]:
         """The same rows only once."""
-        return (f"warm-start:{self.digest}",)
+        return (f"{WHOLE}{self.digest}",)
 
 
 class Order(Event):

@@ -260,8 +260,9 @@ class Learner:
         rows = self.batches.setdefault(part.batch, [])
         rows += part.rows
         if part.last:
-            for row in self.batches.pop(part.batch):
-                self.learn(row)
+            for batch in (*part.completes, part.batch):
+                for row in self.batches.pop(batch, ()):  # another may have completed it
+                    self.learn(row)
 
     def _fact_in(self, row: Measured) -> tuple[Array, Array] | None:
         """(f (d,), τ_s (M,)) that an outcome carries, checked; None if it carries none, or if none are remembered."""
@@ -277,8 +278,11 @@ class Learner:
         self.agent.learn_cost(CostOutcome(step, feature, np.array(cost)))
 
     def look_up(self, state: State) -> KnownState:
-        """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept."""
-        if not self._is_table or type(state) is not int:
+        """What the problem says about a state. Where the problem is a table, whose entries never change, it is kept.
+
+        Where costs drift, what was declared of them before is no fact now.
+        """
+        if not self._is_table or type(state) is not int or self.agent.blocks is not None:
             return self.problem.look_up(state)
         known = self._known.get(state)
         if known is None:

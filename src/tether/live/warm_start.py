@@ -13,9 +13,9 @@ import numpy as np
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
 from tether.live.judge import LARGEST, checked_next, cost_limit
-from tether.live.log.chain import Appended, Draft, Store, canonical
+from tether.live.log.chain import Appended, Draft, Store, canonical, entries_of
 from tether.live.policy import FAR
-from tether.live.records import Measured, StateCodec, WarmStarted, as_logged, detached, retyped
+from tether.live.records import WHOLE, Measured, StateCodec, WarmStarted, as_logged, detached, retyped
 from tether.problem.problem import KnownState, Problem
 from tether.records import State
 
@@ -72,12 +72,6 @@ def warm_start_drafts(
     """What a warm start writes into the log, or an InputError that names the first row that cannot be used."""
     if duplicates not in get_args(Duplicates):
         raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
-    if duplicates == "drop" and all(problem.bounded):
-        raise InputError(
-            "duplicates='drop' counts equal rows once, but where costs are yes or no they are separate measurements: "
-            "27 accidents in 30 trials of one setting would count as one in two. Pass duplicates='keep', or 'new' to "
-            "take of a table what the log does not hold yet."
-        )
     _refuse_drift(problem)
     count = len(data)
     if data.steps is None and problem.horizon > 1:
@@ -88,8 +82,19 @@ def warm_start_drafts(
             rows.append(_row(problem, states, data.row(n)))
         except TetherError as error:
             raise InputError(f"row {n} of the warm start cannot be used: {error}") from error
-    keyed = _keyed(_without_duplicates(rows, duplicates))
-    return _drafts(_without_known(store, keyed, duplicates), source, _digest(canonical(list(keyed))))
+    if duplicates == "drop" and (any(problem.bounded) or _yes_or_no(rows)):
+        raise InputError(
+            "duplicates='drop' counts equal rows once, but where costs are yes or no they are separate measurements: "
+            "27 accidents in 30 trials of one setting would count as one in two. Pass duplicates='keep', or 'new' to "
+            "take of a table what the log does not hold yet."
+        )
+    return _drafts(store, _keyed(_without_duplicates(rows, duplicates)), duplicates, source)
+
+
+def _yes_or_no(rows: list[Measured]) -> bool:
+    """Whether some cost was 0 or 1 whenever it was measured, and both occur: declared with σ = ½, say."""
+    measured = [row.cost for row in rows if row.cost is not None]
+    return any(set(column) == {0.0, 1.0} for column in zip(*measured, strict=True))
 
 
 def keyed_drafts(
@@ -97,8 +102,7 @@ def keyed_drafts(
 ) -> list[Draft]:
     """The same for single rows that have names of their own; those whose name the log holds are skipped."""
     _refuse_drift(problem)
-    rows = {key: _row(problem, states, row) for key, row in data.items()}
-    return _drafts(_without_known(store, rows, "new"), source, _digest(canonical(list(rows))))
+    return _drafts(store, {key: _row(problem, states, row) for key, row in data.items()}, "new", source)
 
 
 def _refuse_drift(problem: Problem) -> None:
@@ -207,8 +211,8 @@ def _keyed(rows: list[Measured]) -> dict[str, Measured]:
     return keyed
 
 
-def _without_known(store: Store, keyed: dict[str, Measured], duplicates: Duplicates) -> dict[str, Measured]:
-    """The rows that no warm start of this log brought in before; where some may not be skipped, they are refused."""
+def _known(store: Store, keyed: dict[str, Measured], duplicates: Duplicates) -> set[str]:
+    """Keys of rows that a warm start of this log brought in before; where they may not be skipped, they are refused."""
     keys, known = list(keyed), dict[str, int]()
     for first in range(0, len(keys), KEYS_AT_ONCE):
         known |= store.places(keys[first : first + KEYS_AT_ONCE])
@@ -219,7 +223,35 @@ def _without_known(store: Store, keyed: dict[str, Measured], duplicates: Duplica
             f"{min(known.values())}): counting a measurement twice makes bounds too small. Pass "
             f"duplicates={others!r} to take the others only."
         )
-    return {key: row for key, row in keyed.items() if key not in known}
+    return set(known)
+
+
+def _cut_short(store: Store, keyed: dict[str, Measured], batch: str) -> tuple[str, ...]:
+    """Batches of the log that wait for the rest of their rows, and of which this one holds all that wait.
+
+    A call that was cut short, and was not made again as it was, leaves rows that are in the log and have no effect. To
+    skip them as known would leave out the first rows of a table, and it may be sorted by what it says.
+    """
+    waiting: dict[str, set[str]] = {}
+    for entry in entries_of(store, store.head()):
+        if entry.kind == WarmStarted.kind:
+            part = entry.body
+            waiting.setdefault(part["batch"], set()).update(entry.unique)
+            if part["last"]:
+                for done in (part["batch"], *part.get("completes", ())):
+                    waiting.pop(done, None)
+    found = []
+    for name, unique in waiting.items():
+        rows = {key for key in unique if not key.startswith(WHOLE)}
+        if name != batch and not rows.isdisjoint(keyed):
+            if not rows <= keyed.keys():
+                raise InputError(
+                    f"{len(rows & keyed.keys())} of these rows wait in the log for the rest of a warm start that was "
+                    f"cut short, and {len(rows - keyed.keys())} that wait there are not among these. Half a table may "
+                    "be biased: hand in that table again, as it was or with more rows."
+                )
+            found.append(name)
+    return tuple(found)
 
 
 def _measured(row: Measured) -> str:
@@ -242,14 +274,20 @@ def plainly_spelled(state: Any) -> Any:
     return int(state) if isinstance(state, float) and state.is_integer() else state
 
 
-def _drafts(keyed: dict[str, Measured], source: str, batch: str) -> list[Draft]:
-    """Rows in entries of a readable size. `batch` names the rows that were handed in, so that a call that was cut short
-    and is made again completes what it began."""
-    keys, drafts = list(keyed), []
-    for first in range(0, len(keys), ROWS_PER_ENTRY):
+def _drafts(store: Store, keyed: dict[str, Measured], duplicates: Duplicates, source: str) -> list[Draft]:
+    """Rows that the log does not hold, in entries of a readable size.
+
+    A batch is named by all rows that were handed in, so that a call that was cut short and is made again completes what
+    it began; one with more rows completes that, too.
+    """
+    known, batch = _known(store, keyed, duplicates), _digest(canonical(list(keyed)))
+    completes = _cut_short(store, keyed, batch) if known else ()
+    keys, drafts = [key for key in keyed if key not in known], []
+    for first in range(0, max(len(keys), bool(completes)), ROWS_PER_ENTRY):
         part, last = keys[first : first + ROWS_PER_ENTRY], first + ROWS_PER_ENTRY >= len(keys)
-        rows = [keyed[key] for key in part]
-        event = WarmStarted(digest=_digest(canonical(part)), rows=rows, source=source, batch=batch, last=last)
+        rows, also = [keyed[key] for key in part], completes if last else ()
+        digest = _digest(canonical(part or [batch, *completes]))
+        event = WarmStarted(digest=digest, rows=rows, source=source, batch=batch, last=last, completes=also)
         drafts.append(event.draft(*part))
     return drafts
 

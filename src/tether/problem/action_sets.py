@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -96,10 +97,17 @@ def feature_of(actions: ActionSet, action: Action) -> Array:
     return row
 
 
-def real_numbers(values: ArrayLike) -> Array:
-    """A float copy of features, refused if masked or complex: numpy would drop the mask, or the imaginary part."""
-    if np.ma.is_masked(values) or np.iscomplexobj(values):
-        raise InputError("features must be numbers, all of them given and real: some are masked or complex.")
+def is_masked(values: Any) -> bool:
+    """Whether some of these numbers are masked, also within lists: they are none, but numpy would read them as some."""
+    if isinstance(values, list | tuple):
+        return any(map(is_masked, values))
+    return bool(np.ma.is_masked(values))
+
+
+def real_numbers(values: ArrayLike, what: str = "features") -> Array:
+    """A float copy, refused if masked or complex: numpy would drop the mask, or the imaginary part."""
+    if is_masked(values) or np.iscomplexobj(values):
+        raise InputError(f"{what} must be numbers, all of them given and real: some are masked or complex.")
     return np.array(values, dtype=np.float64)
 
 

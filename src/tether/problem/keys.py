@@ -29,6 +29,8 @@ def content_key(state: State) -> StateKey:
                 f"state {state!r} is an array of {state.dtype}, whose content identifies nothing: "
                 "pass key=..., a function from a state to something hashable, to Problem."
             )
+        if np.ma.is_masked(state):
+            raise InputError(f"state {state!r} is masked: what was not observed identifies nothing.")
         if state.dtype.kind in "fc" and not np.isfinite(state).all():
             raise InputError(f"state {state!r} is not finite.")
         return (ARRAY, state.dtype.str, state.shape, state.tobytes())

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 import numpy as np
 
 from tether.errors import InputError, TetherError
+from tether.problem.action_sets import real_numbers
 from tether.records import settle
 
 
@@ -43,7 +44,7 @@ def check_options(record: Any, limits: Mapping[str, Limit] | None = None) -> Non
 def per_constraint(name: str, value: Any, limit: Limit, record: Any) -> tuple[float, ...]:
     """One float per constraint, from a number or a sequence; `record.threshold`, checked first, says how many."""
     try:
-        numbers = tuple(float(entry) for entry in np.atleast_1d(np.asarray(value, dtype=np.float64)))
+        numbers = tuple(float(entry) for entry in np.atleast_1d(real_numbers(value, name)))
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a number, or one per constraint, but is {value!r}.") from error
     count = max(len(numbers), 1) if name == "threshold" else len(record.threshold)

@@ -36,6 +36,18 @@ class KnownState:
     baseline_cost: Array
     final_reward: float = np.nan
 
+    def is_same(self, other: "KnownState") -> bool:
+        """Whether both have the same features, safe action, safe costs and end."""
+        here, there = self.actions, other.actions
+        return (
+            here.is_star == there.is_star
+            and here.baseline == there.baseline
+            and np.array_equal(here.endpoints, there.endpoints)
+            and np.array_equal(here.phi_0, there.phi_0)
+            and np.array_equal(self.baseline_cost, other.baseline_cost, equal_nan=True)
+            and np.array_equal(self.final_reward, other.final_reward, equal_nan=True)
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedState:
@@ -167,7 +179,7 @@ class Problem:
     def _ranges(self, declared: Any) -> tuple[tuple[float, float], ...]:
         """(lowest, highest) of each constraint, from one pair for all or one each."""
         try:
-            pairs = np.asarray(declared, dtype=np.float64).reshape(-1, 2)
+            pairs = real_numbers(declared, "cost_range").reshape(-1, 2)
         except (TypeError, ValueError):
             pairs = np.zeros((0, 2))
         if len(pairs) == 1:
@@ -241,7 +253,7 @@ class Problem:
                 f"cost_kind must be one of {COST_KINDS}, or one per constraint ({count}), but is {self.cost_kind!r}."
             )
         settle(self, cost_kind=kinds)
-        given: Sequence[float | None] = self.noise if isinstance(self.noise, Sequence | np.ndarray) else (self.noise,)
+        given: Sequence[float | None] = self.noise if np.ndim(self.noise) else (self.noise,)  # type: ignore[assignment]
         noise: list[float | None] = list(given) * (count if len(given) == 1 else 1) or [None] * count
         if len(noise) == count and None in noise:
             noise = [
@@ -326,7 +338,7 @@ class Problem:
         if self.baseline_cost is not None:
             same = isinstance(self.baseline_cost, SameCosts)
             for step in range(self.horizon):
-                declared = np.asarray(self.baseline_cost(step, state), dtype=np.float64)
+                declared = real_numbers(self.baseline_cost(step, state), "baseline_cost")
                 if declared.size != m:
                     raise InputError(
                         f"the safe action of state {state!r} has {declared.size} costs at step {step}, but there are "
@@ -344,7 +356,9 @@ class Problem:
         What can be checked without asking for features is checked now.
         """
         try:
-            costs = np.array(declared, dtype=np.float64)
+            costs = real_numbers(declared, "baseline_cost")
+        except InputError:
+            raise
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"baseline_cost must be a function (step, state) -> cost, numbers, or None, but is {declared!r}."
