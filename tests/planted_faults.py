@@ -1334,8 +1334,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: decisions without an outcome cost nothing",
-        "judge:_first_objection",
-        swap("ledger.claimed(question.under_way)", "ledger.in_window()"),
+        "replica:Ledger.too_many",
+        swap("self.claimed(under_way)", "self.in_window()"),
         f"{LIVE}/test_guards.py::test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds",
     ),
     Fault(
@@ -1376,9 +1376,27 @@ LIVE_USE = (
     ),
     Fault(
         "live: the rate guard does not count what is under way",
-        "judge:_first_objection",
-        swap("ledger.others() + question.under_way", "ledger.others()"),
+        "replica:Ledger.too_many",
+        swap("self.others() + under_way", "self.others()"),
         f"{LIVE}/test_guards.py::test_the_rate_guard_counts_what_is_under_way",
+    ),
+    Fault(
+        "service: two that start at the same moment share a port",
+        "run:claim_port",
+        never("config.port and sys.platform == 'linux'"),
+        "tests/service/test_service_start.py::test_two_services_that_start_at_the_same_moment_do_not_share_a_port",
+    ),
+    Fault(
+        "live: several processes exceed a rate together",
+        "replica:Ledger._decided",
+        never("too_many[0]"),
+        f"{LIVE}/test_guards.py::test_a_rate_holds_for_all_processes_together",
+    ),
+    Fault(
+        "live: of the canary's arms, only the proposal is one too many",
+        "replica:Ledger._decided",
+        swap("not made.is_baseline or made.canary is not None", "not made.is_baseline"),
+        f"{LIVE}/test_guards.py::test_what_is_one_too_many_does_not_leave_in_either_arm_of_the_canary",
     ),
     Fault(
         "live: what was decided before obeys no guard of today",

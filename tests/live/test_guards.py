@@ -336,6 +336,7 @@ def test_the_rate_guard_counts_what_is_under_way(world, together):
         batch = advisor.prepare([advisor.question(state) for _ in range(together)])
         others += [not made.is_baseline for made in advisor.commit(batch, advisor.store.append(batch.drafts))]
     assert max(sum(others[first : first + 10]) for first in range(11)) == 3
+    assert advisor.notes() == ()  # none was logged first, to be found one too many there
     assert replay(advisor.store, world.problem).holds
     assert not advisor._under_way
 
@@ -386,3 +387,60 @@ def test_a_cold_start_saves_a_snapshot_at_once(world):
     assert store.latest_snapshot() is None
     advisor = Advisor(world.problem, store, snapshot_every=10)
     assert store.latest_snapshot().seq == store.head().seq == advisor.replica.head.seq
+
+
+def asked_at_once(world, mode, room):
+    """Two processes judge one question each, before either has read the other's; then both write. `room` makes guards
+    of the ledger after 30 outcomes. Returns the log, and the answers in its order."""
+    store = MemoryStore()
+    first = live_advisor(world.problem, store, mode=mode)
+    Plant(world.true_gamma).play(first, 30)
+    guards = room(first.replica.ledger)
+    both = [Advisor(world.problem, store, guards=guards, refresh=None) for _ in range(2)]
+    both[0].sync()
+    batches = [each.prepare([each.question(1, key=f"key {number}")]) for number, each in enumerate(both)]
+    answers = [each.commit(batch, store.append(batch.drafts))[0] for each, batch in zip(both, batches, strict=True)]
+    return store, both, answers
+
+
+def room_for_one(ledger, **more):
+    """A rate that leaves room for one decision other than a_0."""
+    share = (ledger.others() + 1) / 64
+    return Guards(live_rate=share, guarded_rate=share, rate_window=64, **more)
+
+
+def test_a_rate_holds_for_all_processes_together(world):
+    """Each sees room for one more when it judges. The second in the log is one too many, and does not leave."""
+    store, (_, two), (first, second) = asked_at_once(world, "live", room_for_one)
+    assert not first.is_baseline and first.id
+    assert second.is_baseline and second.reason == "rate" and not second.id
+    third = Advisor(world.problem, store, refresh=None)
+    third.snapshot()  # before the log says that it did not leave
+    fourth = Advisor(world.problem, store, refresh=None)
+    assert [each.decide(1, key="key 1").reason for each in (third, fourth)] == ["rate"] * 2
+    store.append([note.draft() for note in two.notes()])
+    assert third.decide(1, key="key 1").reason == "rate" and replay(store, world.problem).holds
+    assert third.replica.ledger.surplus and not (third.sync() and third.replica.ledger.surplus)
+
+
+def test_a_budget_holds_for_all_processes_together(world):
+    """Room for one bound, of τ = 0.5 at most, and not for two."""
+    _, _, (first, second) = asked_at_once(world, "live", lambda ledger: Guards(budget=ledger.total[0] + 0.6))
+    assert not first.is_baseline and first.id
+    assert second.is_baseline and second.reason == "budget" and not second.id
+
+
+@pytest.mark.parametrize("second_is_drawn", [True, False])
+def test_what_is_one_too_many_does_not_leave_in_either_arm_of_the_canary(world, monkeypatch, second_is_drawn):
+    """Else only decisions that were drawn one way would be compared. The draw: the proposal, then either."""
+    draws = iter([True, second_is_drawn])
+    monkeypatch.setattr("tether.live.judge.plays_proposal", lambda id, share: next(draws) if share == 0.25 else True)
+    store, (_, two), (first, second) = asked_at_once(
+        world, "guarded", lambda ledger: room_for_one(ledger, canary=0.25, reward_range=(0.0, 2.0))
+    )
+    assert not first.is_baseline and first.id and (second.reason, second.id) == ("rate", "")
+    (note,) = two.notes()
+    assert (note.reason, note.is_baseline) == ("rate", not second_is_drawn)
+    store.append([note.draft()])
+    two.sync()
+    assert len(two.replica.ledger.uplift.trials) == 1

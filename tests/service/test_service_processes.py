@@ -9,10 +9,13 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 from service_app import plain_client, tokens_of_every_kind  # also puts tests/ on the path
+
+from live.postgres import _children  # isort: skip
 
 from tether.live.log.chain import verify_store
 from tether.live.log.postgres import PostgresStore
@@ -148,6 +151,48 @@ def test_two_workers_share_one_log_and_the_switch_reaches_both_at_once(tmp_path,
     assert verify_store(store).fault is None
     store.close()
     assert "secret" not in (tmp_path / "err").read_text()
+
+
+def workers_of(process):
+    """The worker processes that a supervisor has started."""
+    return [pid for pid in _children(process.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+def until(condition, seconds=60.0):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_worker_that_cannot_start_takes_no_other_with_it(tmp_path, database):
+    """One is killed while the database is away: the other goes on with a_0, and there are two when it is back."""
+    address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
+    with served(tmp_path, address, TETHER_TEST_STORE=database.address) as process:
+        both_workers(address, lambda fresh: fresh.get("/v1/status"))
+        database.stop()
+        victim, other = workers_of(process)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: (tmp_path / "err").read_text().count("this worker cannot start") >= 2)
+        assert process.poll() is None and other in workers_of(process)
+        answer = httpx.post(f"{address}/v1/decisions", json={"state": 0})
+        assert (answer.status_code, answer.json()["reason"]) == (503, "not-logged")
+        database.start()
+        both_workers(address, lambda fresh: fresh.get("/v1/status"))
+
+
+@pytest.mark.slow
+def test_workers_end_with_their_supervisor(tmp_path, database):
+    """Killed with signal 9: else they would keep the port, and nobody could replace them."""
+    address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
+    with served(tmp_path, address, TETHER_TEST_STORE=database.address) as process:
+        until(lambda: len(workers_of(process)) == 2)
+        workers = workers_of(process)
+        process.kill()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    with served(tmp_path, address, TETHER_TEST_STORE=database.address):
+        pass
 
 
 @pytest.mark.slow

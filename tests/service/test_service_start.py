@@ -20,10 +20,11 @@ import httpx
 import pytest
 from test_service_processes import both_workers, configured, served
 
+from tether.errors import InputError
 from tether.live.replica import Replica
 from tether.service.app import make_advisor
 from tether.service.config import read_config
-from tether.service.run import WorkerSocket, check_start
+from tether.service.run import WorkerSocket, check_start, claim_port
 
 
 def started(folder, **more):
@@ -93,6 +94,18 @@ def test_a_port_that_is_taken_is_said_in_plain_words(tmp_path):
         _, said = process.communicate(timeout=90)
     assert process.returncode == 2 and "cannot listen on 127.0.0.1" in said
     assert "Traceback" not in said and "the dashboard is at" not in said
+
+
+def test_two_services_that_start_at_the_same_moment_do_not_share_a_port(tmp_path):
+    """Neither listens yet, and workers share a port: half of all requests, stops too, would reach another log."""
+    configured(tmp_path)
+    config = read_config(tmp_path / "service.toml")
+    with claim_port(config):
+        for host in ("127.0.0.1", "localhost"):
+            with pytest.raises(InputError, match="Is a service running there"):
+                claim_port(config.model_copy(update={"host": host}))
+        claim_port(config.model_copy(update={"host": "127.0.0.2"})).close()
+    claim_port(config).close()
 
 
 def test_a_check_writes_nothing_to_a_log_that_a_service_may_be_using(tmp_path):

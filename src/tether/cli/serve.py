@@ -36,21 +36,21 @@ def serve(
                 f'`tether serve` needs more packages ({error.name}): pip install "tether-rl[service]".'
             ) from error
         from tether.service.config import read_config
-        from tether.service.run import check_port, check_start
+        from tether.service.run import check_start, claim_port
         from tether.service.run import serve as run
 
         chosen = read_config(config)
-        if not check:
-            check_port(chosen)
-        check_start(chosen, saves=not check)
         if check:
+            check_start(chosen)
             typer.echo(f"{config}: the problem, the tokens and the log can be used; it would listen on {chosen.host}.")
             return
-        run(
-            config,
-            access_log=access_log,
-            listening=lambda address: output.notice(f"the dashboard is at {address} ; Ctrl-C stops"),
-        )
+        with claim_port(chosen):
+            check_start(chosen, saves=True)
+            run(
+                config,
+                access_log=access_log,
+                listening=lambda address: output.notice(f"the dashboard is at {address} ; Ctrl-C stops"),
+            )
 
 
 @token.command("new")

@@ -548,8 +548,8 @@ class Advisor:
             return ledger.mode, f"{ledger.mode} mode was entered before this decision could leave"
         if late := ledger.guards.stale(question.observed_at, float(self._clock()), ledger.latest):
             return "stale-input", late
-        if is_new:  # it was counted when it was made, with those under way
-            return "", ""
+        if is_new or made.decision_id in ledger.surplus:  # it was counted at its place in the log
+            return ledger.surplus.get(made.decision_id, ("", ""))
         counted = self._replica.head.seq - seq < ledger.guards.rate_window  # itself, for sure
         rate = ledger.guards.over_rate(ledger.mode, ledger.others() - counted)
         return ("rate", rate) if rate else ("", "")

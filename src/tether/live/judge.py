@@ -232,13 +232,7 @@ def _first_objection(replica: Replica, question: Question, proposal: Decision | 
         return "shadow", "shadow mode: decided and logged, a_0 acts"
     if found[0]:
         return found
-    rate = guards.over_rate(ledger.mode, ledger.others() + question.under_way)
-    if rate:
-        return "rate", rate
-    if guards.budget is None:
-        return "", ""
-    budget = guards.over_budget(ledger.claimed(question.under_way), tuple(shown.bound for shown in proposal.evidence))
-    return ("budget", budget) if budget else ("", "")
+    return ledger.too_many(tuple(shown.bound for shown in proposal.evidence), question.under_way)
 
 
 def _drawn_arm(

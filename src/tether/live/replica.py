@@ -543,7 +543,8 @@ class Ledger:
     entry that set `since` to zero: decisions that rest on an older one belong to the time before. `orders` counts what
     people ordered, which tells whether an order was given since the ledger was read. `uplift` compares the canary's two
     arms since then. `open` holds, for each decision without an outcome, what it may cost at most (M,); `over` (M,)
-    counts measured costs above τ.
+    counts measured costs above τ. `surplus` holds the decisions that are one too many at their place in the log, by the
+    guard and its reason, until the log says that they did not leave: each process counts what it has read.
     """
 
     def __init__(self, threshold: tuple[float, ...]) -> None:
@@ -562,6 +563,7 @@ class Ledger:
         self.total = [0.0] * len(threshold)
         self.over = [0] * len(threshold)
         self.open: dict[str, list[float]] = {}
+        self.surplus: dict[str, tuple[str, str]] = {}
         self._open_units = [0] * len(threshold)  # their sums, exact as in a `Window`
         self.ever, self.since, self.began = self._zero(), self._zero(), 0
         self.uplift = Uplift()
@@ -596,6 +598,11 @@ class Ledger:
                 if self.uplift.ended:
                     self._compare_anew()
                 self.uplift.expect(made.decision_id, made.canary, played=not made.is_baseline)
+        if not made.is_baseline or made.canary is not None:  # the canary's two arms leave, or do not, alike
+            bounds = tuple(limit.bound for limit in (made.proposal or made.certificate).limits)
+            too_many = self.too_many(bounds)
+            if too_many[0]:
+                self.surplus[made.decision_id] = too_many
         self.recent.append(int(not made.is_baseline))
         self._expect(made.decision_id, [limit.bound for limit in made.certificate.limits])
         if made.certified is not None:
@@ -625,6 +632,7 @@ class Ledger:
 
     def _settle(self, id: str) -> bool:
         """Whether this decision had no outcome until now."""
+        self.surplus.pop(id, None)
         bounds = self.open.pop(id, None)
         for j, bound in enumerate(bounds or ()):
             self._open_units[j] -= in_units(bound)
@@ -701,6 +709,14 @@ class Ledger:
         """How many of the decisions before the next one, in its window, did not play a_0."""
         return int(self.recent.sum())
 
+    def too_many(self, bounds: tuple[float, ...], under_way: int = 0) -> tuple[str, str]:
+        """The guard, and why, by which one more decision other than a_0, with these bounds (M,), is one too many."""
+        if rate := self.guards.over_rate(self.mode, self.others() + under_way):
+            return "rate", rate
+        if self.guards.budget is not None and (why := self.guards.over_budget(self.claimed(under_way), bounds)):
+            return "budget", why
+        return "", ""
+
     def unmet(
         self, criteria: Criteria, noise: tuple[float, ...], alarm: str, mode: Mode = "guarded"
     ) -> tuple[str, ...]:
@@ -741,7 +757,8 @@ class Ledger:
         events = {name: None if (event := getattr(self, name)) is None else event.model_dump() for name in HELD}
         windows = {"recent": self.recent.to_text(), "spent": [window.to_text() for window in self.spent]}
         counts = {"ever": asdict(self.ever), "since": asdict(self.since), "uplift": self.uplift.to_json()}
-        return {**plain, **events, **windows, **counts, "open": self.open}
+        surplus = {"surplus": self.surplus} if self.surplus else {}  # hardly ever, and older snapshots have none
+        return {**plain, **events, **windows, **counts, "open": self.open, **surplus}
 
     @classmethod
     def from_json(cls, threshold: tuple[float, ...], saved: dict[str, Any]) -> Self:
@@ -760,6 +777,7 @@ class Ledger:
             window.take_text(text)
         for id, bounds in saved["open"].items():
             ledger._expect(id, bounds)
+        ledger.surplus = {id: (guard, why) for id, (guard, why) in saved.get("surplus", {}).items()}
         return ledger
 
     def to_bytes(self) -> bytes:

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import logging
+import os
 import signal
 import sys
 import threading
@@ -30,6 +32,11 @@ from tether.service.config import ServiceConfig
 from tether.service.http import Application, Endpoint, Json, answer_of, openapi
 from tether.service.hub import Hub
 from tether.service.views import LogPoll, Metrics, Pages, Readers, View
+
+error_log = logging.getLogger("tether.service")
+
+REPLACED_AFTER = 1.0
+"""Seconds before one of several workers that cannot start ends, and is replaced."""
 
 LONGEST_KEY = 400
 """Characters of an Idempotency-Key."""
@@ -87,10 +94,16 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
         """Make the advisor, unless one was given; at the end finish what has begun and save a snapshot."""
-        advisor = make_advisor(self._config) if self._advisor is None else self._advisor
-        limits, noted = self._config.limits, None if self._advisor is not None else self._config.note_file()
-        syncs = self.metrics.syncs.observe
-        self.hub = Hub(advisor, waiting=limits.waiting, seconds=limits.seconds, noted=noted, observe_sync=syncs)
+        try:
+            self.hub = self._make_hub()
+        except Exception as error:
+            if self._config.workers == 1:
+                raise
+            # by itself, to be replaced: a start that is said to fail would end the workers that run, too
+            error_log.error("this worker cannot start, and will be replaced: %s", error)
+            await asyncio.sleep(REPLACED_AFTER)
+            os._exit(1)
+        advisor = self.hub.advisor
         self.view = View(advisor, self._config, has_tokens=not self._is_open)
         self.poll, self.readers = LogPoll(advisor.store), Readers(self._config.limits)
         if self._advisor is None:  # a process of our own
@@ -107,6 +120,13 @@ class Service:
             await self.hub.close()
             self._orders.shutdown(wait=False)
             self.readers.close()
+
+    def _make_hub(self) -> Hub:
+        advisor, noted = self._advisor, None
+        if advisor is None:
+            advisor, noted = make_advisor(self._config), self._config.note_file()
+        limits, syncs = self._config.limits, self.metrics.syncs.observe
+        return Hub(advisor, waiting=limits.waiting, seconds=limits.seconds, noted=noted, observe_sync=syncs)
 
     def _stop_polls_on_signals(self) -> None:
         """Answer long polls when a signal asks for the end: a server tells the application only after the last one."""

@@ -4,9 +4,11 @@ import asyncio
 import json
 import logging
 import math
+import multiprocessing
 import os
 import resource
 import shutil
+import signal
 import socket
 import struct
 import sys
@@ -238,7 +240,7 @@ def shared_counts() -> Iterator[None]:
 
 
 def _announce(config: ServiceConfig, listening: Callable[[str], object]) -> None:
-    """Wait until somebody listens: a worker of ours, for `check_port` found nobody. Port 0 is in the log only."""
+    """Wait until somebody listens: a worker of ours, for `claim_port` found nobody. Port 0 is in the log only."""
     while config.port:
         with suppress(OSError), socket.create_connection((config.host, config.port), 1.0):
             host = f"[{config.host}]" if ":" in config.host else config.host
@@ -247,16 +249,25 @@ def _announce(config: ServiceConfig, listening: Callable[[str], object]) -> None
         time.sleep(0.05)
 
 
-def check_port(config: ServiceConfig) -> None:
-    """Refuse an address that cannot be listened on, in plain words and before anything is started."""
+def claim_port(config: ServiceConfig) -> socket.socket:
+    """Refuse an address that cannot be listened on, in plain words and before anything is started.
+
+    What is returned keeps it for this service, until it is closed: several workers share a port, and so would those of
+    a second service that is started at the same moment, with another log. Its name lives where ports do.
+    """
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        family, *_, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        if config.port and sys.platform == "linux":
+            claim.bind(f"\0tether {address[0]} {config.port}")
         socket.create_server((config.host, config.port), family=family).close()
     except OSError as error:
+        claim.close()
         raise InputError(
             f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}. Is a service running "
             "there? Stop it, or set another `port` in the configuration."
         ) from error
+    return claim
 
 
 MUCH = 500
@@ -282,6 +293,12 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
     advisor.close()
 
 
+def _end_with(supervisor: Any) -> None:
+    """Nobody else could end this worker, or replace it, and its port would stay taken."""
+    supervisor.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def app_of_worker() -> ASGIApp:
     """The application of one worker process, whose configuration is named by the environment."""
     path = os.environ.get(CONFIG)
@@ -289,6 +306,8 @@ def app_of_worker() -> ASGIApp:
         raise InputError(f"{CONFIG} is not set: start the service with `tether serve CONFIG.toml`.")
     if not logging.getLogger().handlers:
         log_to_stderr(access=os.environ.get(ACCESS_LOG) != "no")
+    if (supervisor := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(supervisor,), name="tether-supervised", daemon=True).start()
     config = read_config(Path(path))
     app = create_app(config)
     if config.traces:
