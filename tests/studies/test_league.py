@@ -2,15 +2,20 @@
 
 import io
 import json
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
+from typer.testing import CliRunner
 
 from tether import InputError, Problem
 from tether.agents.relatives import RelativeConfig, Row
+from tether.cli import app
+from tether.cli import study as cli_study
 from tether.lab import registry, runner, specs
 from tether.lab.books import load
 from tether.lab.cells import cells_of, instance_hash
@@ -205,6 +210,45 @@ def test_one_cell_can_be_asked_for_by_agent_and_world():
         STUDY.narrowed([], ["circulant"])
     with pytest.raises(InputError, match="no agent 'slucb'"):
         STUDY.narrowed(["slucb"], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("study", "agent", "world"),
+    [
+        ("league", "roful", "circulant d=5, τ=0.2"),
+        ("league", "always-safe", "Hutchinson, large b"),
+        ("league-mdp", "rslucb-qvi", "streaming, a budget per episode"),  # not in all worlds of the study
+        ("league-axes", "lsvi-ucb-told", "noise σ = 0.1"),
+    ],
+)
+def test_the_command_of_a_cell_makes_it(study, agent, world, tmp_path, monkeypatch):
+    """As printed with the table, to its report: beside nobody, so that there may be no unit to draw regret in."""
+    monkeypatch.chdir(tmp_path)
+    command = ["reproduce", "league", "--quick", "--agent", agent, "--world", world]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    rows = league.table(load(Path(f"out/{study}-quick"))).rows
+    assert {(one["method"], one["world"]) for one in rows} == {(agent, world)}
+    assert shlex.split(rows[0]["command"]) == ["tether", *command]
+    assert Path(f"out/{study}-quick/report.html").is_file()
+
+
+def test_a_study_without_those_who_are_asked_for_is_passed_over(tmp_path, monkeypatch):
+    """A bandit rule plays in one study of the league only; a world where it cannot play, and a wrong name, are said."""
+    ran = []
+    monkeypatch.setattr(cli_study, "conduct", lambda study, *_: ran.append([each.name for each in study.agents]))
+    monkeypatch.setattr(cli_study, "show", lambda *_, **__: None)
+    monkeypatch.setattr(league, "run_study", lambda *_: None)
+    monkeypatch.setattr(league, "tuned_scales", lambda _: {})
+    monkeypatch.setattr(league, "load", lambda _: None)
+    command = ["reproduce", "league", "--quick", "--out", str(tmp_path), "--agent"]
+    done = CliRunner().invoke(app, [*command, "roful", "--agent", "rslucb-qvi"])
+    assert done.exit_code == 0 and ran == [["roful"], ["rslucb-qvi"]], done.output
+    done = CliRunner().invoke(app, [*command, "roful", "--world", "section 5.1"])
+    assert done.exit_code == 2 and "roful cannot play in this world: is a bandit rule" in done.output
+    done = CliRunner().invoke(app, [*command, "rofull"])
+    assert done.exit_code == 2 and "the league has no agent 'rofull'; did you mean 'roful'?" in done.output
 
 
 def test_worlds_are_told_apart_by_a_hash_of_their_instance():

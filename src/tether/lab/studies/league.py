@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tether.agents.relatives import Row, Track, methods
-from tether.errors import TetherError
+from tether.errors import InputError, TetherError, nearest
 from tether.lab.books import Cell, Interval, Results, interval, load, paired, per_seed
 from tether.lab.cells import build_agent, build_world, places_of
 from tether.lab.engines import Engine
@@ -144,6 +144,10 @@ def row_for(agent: str) -> Row:
 # Before the study runs: who plays where, and with which scale
 
 
+class Absent(InputError):
+    """Nobody of those asked for can play in a study."""
+
+
 def rivals() -> list[str]:
     """Every agent with a row, ours and others'."""
     return [name for name in AGENTS.names() if row_of(name) is not None]
@@ -217,8 +221,8 @@ def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> 
     The tuning runs are kept in `folder`, and so is who cannot play where, with the reason. `only` names the rivals that
     enter; none named are all.
     """
-    instances = instances_of(study)
-    refused = {name: refusals(instances, name) for name in rivals() if not only or name in only}
+    titles, instances = {name: row_for(name).title for name in rivals()}, instances_of(study)
+    refused = {name: refusals(instances, name) for name in titles if not only or {name, titles[name]} & set(only)}
     places = {name: [label for label, why in reasons.items() if not why] for name, reasons in refused.items()}
     places = {name: labels for name, labels in places.items() if labels}
     agents = []
@@ -248,10 +252,24 @@ def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> 
 
 
 def prepared(study: Study, folder: Path, engine: Engine, quick: bool, only: Sequence[str]) -> Study:
-    """What comes before the study: the anchors, unless one cell is asked for, and who enters with which scale."""
+    """What comes before the study: the anchors, unless one cell is asked for, and who enters with which scale.
+
+    `only` names agents, by name or label; `Absent` is raised where none of them can play in this study.
+    """
     if study.name == "league" and not only and len(study.worlds) > 1:
         anchors.run(folder / "anchors", quick, engine)
-    return entered(study, folder, engine, only)
+    ready = entered(study, folder, engine, only)
+    labels = [label for each in [*study.agents, *ready.agents] for label in (each.name, each.label)]
+    known = [*dict.fromkeys([*labels, *AGENTS.names(), *(row_for(name).title for name in rivals())])]
+    for name in only:
+        if name not in known:
+            raise InputError(f"the league has no agent {name!r}{nearest(name, known)}")
+    there = [name for name in only if name in {name for each in ready.agents for name in (each.name, each.label)}]
+    if only and not there:
+        where = "this world" if len(study.world_labels) == 1 else f"study {study.name!r}"
+        reasons = {why for name in {*only} & {*rivals()} for why in refusals(instances_of(study), name).values()}
+        raise Absent(f"{' and '.join(only)} cannot play in {where}: {'; '.join(sorted(reasons)) or 'it is not in it'}")
+    return ready.narrowed(there, ())
 
 
 # The table
@@ -680,7 +698,8 @@ def charts(results: Results) -> list[Chart]:
     """Anchors, then performance profiles; axes of difficulty are a picture of their own."""
     if results.study == AXES:
         return []
-    return [*anchor_charts(results.folder / "anchors"), profile_chart(results)]
+    profiled = any(one["method"] in OWN_METHODS or one["method"] not in FRAMES for one in rows_of(results))
+    return [*anchor_charts(results.folder / "anchors"), *([profile_chart(results)] if profiled else [])]
 
 
 def profile_chart(results: Results) -> Chart:
@@ -728,7 +747,10 @@ def _profiles(rows: Sequence[dict[str, Any]], best: dict[str, float], titles: Se
 
 
 def pictures(results: Results) -> list[Picture]:
-    """Regret against violations, a panel per world."""
+    """Regret against violations, a panel per world; none of a cell alone, without always a_0, whose regret is the
+    unit."""
+    if not _relative(rows_of(results)):
+        return []
     if results.study == AXES:
         words = "Regret over always a₀'s as one thing after the other gets harder; hollow where a promise was broken."
         return [Picture(f"{results.study}", "Axes of difficulty", words, lambda dpi: axes_picture(results, dpi))]
@@ -778,7 +800,8 @@ def overall(results: Results, dpi: int) -> bytes:
         figure = Figure(figsize=(11.0, 6.5), layout="constrained")
         ax = figure.subplots()
         low, high = min(y for _, y, *_ in dots), max(y for _, y, *_ in dots)
-        ax.set(xlim=(-0.03, 1.06), ylim=(low - 0.1 * (high - low), high + 0.1 * (high - low)))
+        room = 0.1 * ((high - low) or 1.0)
+        ax.set(xlim=(-0.03, 1.06), ylim=(low - room, high + room))
         ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
         for x, y, _, method, filled in dots:
             hue, size = _hue(method), 11 if method in OWN_METHODS else 7
