@@ -258,9 +258,7 @@ def test_every_method_says_what_it_is():
         assert issubclass(method.config_type, RelativeConfig)
         assert method.row.source != "memory" or "memory" in method.__doc__
         if "episodes" in {field.name for field in fields(method.config_type)} and method.kind != "ppo-lagrangian":
-            assert {"K", "T"} & set(re.findall(r"\w+", method.row.told)), (
-                "a study fills it in"
-            )
+            assert {"K", "T"} & set(re.findall(r"\w+", method.row.told)), "a study fills it in"
         if issubclass(method, RayBandit):
             assert method.row.horizon == 1
     assert len({method.kind for method in found}) == len(found)
