@@ -115,6 +115,8 @@ def test_the_tuned_scale_has_the_fewest_violations_and_then_the_least_regret(res
         results, cells=(cell(0.03, 1.0, 1.0), cell(0.1, 9.0, 0.0), cell(0.3, 8.0, 0.0), cell(3.0, 8.5, 0.0))
     )
     assert league.tuned_scales(tuned) == {("roful", WORLDS[0]): 0.3}
+    equal = replace(results, cells=(cell(0.03, 8.0, 0.0), cell(1.0, 8.0, 0.0), cell(3.0, 8.0, 0.0)))
+    assert league.tuned_scales(equal) == {("roful", WORLDS[0]): 1.0}, "no scale is better than the theorem's"
 
 
 def test_a_promise_about_measured_costs_leaves_a_share_of_them_open(results):

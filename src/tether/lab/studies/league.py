@@ -198,14 +198,14 @@ def tuning_of(study: Study, places: dict[str, list[str]]) -> Study:
 
 
 def tuned_scales(results: Results) -> dict[tuple[str, str], float]:
-    """(agent, world) -> the scale with the fewest violations; among equals that with the least regret."""
-    best: dict[tuple[str, str], tuple[float, float, float]] = {}
+    """(agent, world) -> the scale with the fewest violations; among equals that with the least regret, then 1."""
+    best: dict[tuple[str, str], tuple[float, float, float, float]] = {}
     for cell in results.finished:
         key, scale = (cell.agent, cell.world_label or cell.world), float(cell.options["scale"])
         over = float(np.maximum(broken(cell) - allowed(cell), 0.0).sum())
-        judged = (over, float(per_seed(cell, "regret").mean()), scale)
+        judged = (over, float(per_seed(cell, "regret").mean()), abs(np.log(scale)), scale)
         best[key] = min(best.get(key, judged), judged)
-    return {key: scale for key, (_, _, scale) in best.items()}
+    return {key: scale for key, (*_, scale) in best.items()}
 
 
 def allowed(cell: Cell) -> float:
