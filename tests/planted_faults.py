@@ -744,6 +744,24 @@ AGENTS = (
         f"{RELATED}/test_doss.py::test_the_length_by_hand",
     ),
     Fault(
+        "doss: one δ for each reward and cost",
+        "relatives.doss:Doss.__init__",
+        swap("problem.constraints + self.is_doss", "problem.constraints"),
+        f"{RELATED}/test_doss.py::test_the_radii_of_a_bandit_by_hand",
+    ),
+    Fault(
+        "hp-ucb: rewards as noisy as costs",
+        "relatives.hp_ucb:HpUcb.reward_radius",
+        swap("self.problem.reward_noise", "self.noise"),
+        f"{RELATED}/test_bandits.py::test_hp_ucb_does_not_take_the_costs_noise_for_the_rewards",
+    ),
+    Fault(
+        "bisection: the multiplier's bound of 2022",
+        "relatives.lagrangian:LagrangianBisection.constants",
+        swap("float(np.sqrt(self.episodes))", "float(self.episodes)"),
+        f"{RELATED}/test_lagrangian.py::test_the_constants_of_the_theorem_by_hand",
+    ),
+    Fault(
         "doss: a score where nothing may be safe",
         "relatives.doss:Doss._choose",
         drop("merit[:, lost] = -excess[:, lost]"),

@@ -2,15 +2,20 @@
 
 import io
 import json
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
+from typer.testing import CliRunner
 
 from tether import InputError, Problem
 from tether.agents.relatives import RelativeConfig, Row
+from tether.cli import app
+from tether.cli import study as cli_study
 from tether.lab import registry, runner, specs
 from tether.lab.books import load
 from tether.lab.cells import cells_of, instance_hash
@@ -82,7 +87,7 @@ def test_where_no_scale_is_better_the_theorems_row_is_the_tuned_one(results, mon
     lean = replace(results, cells=tuple(c for c in results.cells if c.agent == "slucb-qvi" or not c.options))
     rows = league.rows_of(lean)
     radii = {one["method"]: league._radius(one) for one in rows if one["world"] == WORLDS[0]}
-    assert radii["roful"] == "theorem; no scale is better" and radii["slucb-qvi"] == "theorem"
+    assert radii["roful"] == "theorem; no scale is better" and radii["slucb-qvi"].startswith("theorem for costs")
     assert {one["method"] for one in rows if one["tuned"]} == {"roful", "safeopt"}
 
 
@@ -110,6 +115,33 @@ def test_the_tuned_scale_has_the_fewest_violations_and_then_the_least_regret(res
         results, cells=(cell(0.03, 1.0, 1.0), cell(0.1, 9.0, 0.0), cell(0.3, 8.0, 0.0), cell(3.0, 8.5, 0.0))
     )
     assert league.tuned_scales(tuned) == {("roful", WORLDS[0]): 0.3}
+    equal = replace(results, cells=(cell(0.03, 8.0, 0.0), cell(1.0, 8.0, 0.0), cell(3.0, 8.0, 0.0)))
+    assert league.tuned_scales(equal) == {("roful", WORLDS[0]): 1.0}, "no scale is better than the theorem's"
+
+
+def test_a_promise_about_measured_costs_leaves_a_share_of_them_open(results):
+    """η = .01 of 400 rounds: four over τ break nothing, so that the scale with less regret is the tuned one."""
+
+    def cell(scale, regret, over):
+        first = next(one for one in results.cells if one.agent == "roful")
+        excess = np.where(np.arange(400) < over, 0.1, -0.1)[None]
+        columns = {"regret": np.full((1, 400), regret), "own_excess": excess, "violations": np.zeros((1, 400))}
+        columns |= {"plan_seconds": np.ones((1, 400)), "worst_cost": np.full((1, 400), -0.1)}
+        at = {"world": "contexts", "world_label": "here", "world_options": {"exceedance": 0.01}, "own": "realised"}
+        return replace(first, agent="hp-ucb", options={"scale": scale}, seeds=(0,), columns=columns, **at)
+
+    tried = replace(results, cells=(cell(0.03, 1.0, 5), cell(0.1, 2.0, 4), cell(1.0, 9.0, 0)))
+    assert league.tuned_scales(tried) == {("hp-ucb", "here"): 0.1}
+    shown = [league._own(league.row(one, tried)) for one in tried.cells]
+    assert shown == ["5 (4 allowed)", "4 (4 allowed)", "0 (4 allowed)"]
+
+
+def test_nobody_is_called_by_a_theorem_that_speaks_of_half_of_it(results):
+    """Ours has no theorem for its values; who promises nothing breaks no promise of its own."""
+    rows = {one["agent"]: one for one in league.rows_of(results)}
+    assert league._radius(rows["Tether, all defaults"]) == "theorem for costs, a rule for values"
+    assert league._radius(rows["ROFUL"]) == "theorem"
+    assert league._own(rows["LSVI-UCB, no constraint"]) == "–"
 
 
 def test_the_table_has_a_row_per_method_and_world_with_its_command(results):
@@ -205,6 +237,45 @@ def test_one_cell_can_be_asked_for_by_agent_and_world():
         STUDY.narrowed([], ["circulant"])
     with pytest.raises(InputError, match="no agent 'slucb'"):
         STUDY.narrowed(["slucb"], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("study", "agent", "world"),
+    [
+        ("league", "roful", "circulant d=5, τ=0.2"),
+        ("league", "always-safe", "Hutchinson, large b"),
+        ("league-mdp", "rslucb-qvi", "streaming, a budget per episode"),  # not in all worlds of the study
+        ("league-axes", "lsvi-ucb-told", "noise σ = 0.1"),
+    ],
+)
+def test_the_command_of_a_cell_makes_it(study, agent, world, tmp_path, monkeypatch):
+    """As printed with the table, to its report: beside nobody, so that there may be no unit to draw regret in."""
+    monkeypatch.chdir(tmp_path)
+    command = ["reproduce", "league", "--quick", "--agent", agent, "--world", world]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    rows = league.table(load(Path(f"out/{study}-quick"))).rows
+    assert {(one["method"], one["world"]) for one in rows} == {(agent, world)}
+    assert shlex.split(rows[0]["command"]) == ["tether", *command]
+    assert Path(f"out/{study}-quick/report.html").is_file()
+
+
+def test_a_study_without_those_who_are_asked_for_is_passed_over(tmp_path, monkeypatch):
+    """A bandit rule plays in one study of the league only; a world where it cannot play, and a wrong name, are said."""
+    ran = []
+    monkeypatch.setattr(cli_study, "conduct", lambda study, *_: ran.append([each.name for each in study.agents]))
+    monkeypatch.setattr(cli_study, "show", lambda *_, **__: None)
+    monkeypatch.setattr(league, "run_study", lambda *_: None)
+    monkeypatch.setattr(league, "tuned_scales", lambda _: {})
+    monkeypatch.setattr(league, "load", lambda _: None)
+    command = ["reproduce", "league", "--quick", "--out", str(tmp_path), "--agent"]
+    done = CliRunner().invoke(app, [*command, "roful", "--agent", "rslucb-qvi"])
+    assert done.exit_code == 0 and ran == [["roful"], ["rslucb-qvi"]], done.output
+    done = CliRunner().invoke(app, [*command, "roful", "--world", "section 5.1"])
+    assert done.exit_code == 2 and "roful cannot play in this world: is a bandit rule" in done.output
+    done = CliRunner().invoke(app, [*command, "rofull"])
+    assert done.exit_code == 2 and "the league has no agent 'rofull'; did you mean 'roful'?" in done.output
 
 
 def test_worlds_are_told_apart_by_a_hash_of_their_instance():

@@ -107,13 +107,14 @@ def reproduce(
     if figure not in (known := [*_studies(), "all"]):
         raise typer.BadParameter(f"there is no {figure!r}{nearest(figure, known)}")
     with output.plain_failures(debug):
-        from tether.cli.study import conduct, show
+        from tether.cli.study import Conducted, conduct, show
         from tether.lab import specs
         from tether.lab.engines import make_engine
 
         studies = [specs.paper_study(name) for name in (FIGURES if figure == "all" else PARTS.get(figure, (figure,)))]
         asked = [study for study in studies if not world or set(world) & set(study.world_labels)] or studies[:1]
-        made, conducted = make_engine(engine, workers, address), []
+        made = make_engine(engine, workers, address)
+        conducted: list[Conducted] = []
         for study in asked:
             study = study.narrowed((), world or ()).resized(quick=quick, first_seed=seed).joined_by(also or [])
             folder = _folder(out, study.name, quick)
@@ -124,8 +125,15 @@ def reproduce(
             if study.name in PARTS["league"]:
                 from tether.lab.studies import league
 
-                study = league.prepared(study, folder, made, quick, agent or [])
-            conducted.append(conduct(study.narrowed(agent or (), ()), folder, made, figures))
+                try:
+                    study = league.prepared(study, folder, made, quick, agent or [])
+                except league.Absent:  # a bandit rule does not plan: it plays in another study of the league
+                    if study.name == asked[-1].name and not conducted:
+                        raise
+                    continue
+            else:
+                study = study.narrowed(agent or (), ())
+            conducted.append(conduct(study, folder, made, figures))
         show(conducted, merged=len(conducted) > 1, json=json)
 
 

@@ -55,7 +55,7 @@ def places_of(study: Study) -> Iterator[Place]:
     for choice in study.worlds:
         for options, varied in choice.combinations():
             checked = checked_options(f"world {choice.name!r}", options, WORLDS.get(choice.name).options)
-            label = choice.named(varied) if len(study.worlds) > 1 or choice.grid else ""
+            label = choice.named(varied) if choice.label or choice.grid or len(study.worlds) > 1 else ""
             description = " ".join([choice.name, *(f"{key}={value}" for key, value in varied.items())])
             yield Place(choice.name, checked, label, description, choice.episodes or study.episodes)
 

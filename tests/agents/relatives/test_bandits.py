@@ -1,5 +1,7 @@
 """The bandit rows keep the contract of every agent, and choose as their papers say, written out ray by ray."""
 
+import re
+from dataclasses import fields
 from math import log, sqrt
 
 import numpy as np
@@ -100,6 +102,19 @@ def test_the_choice_is_the_papers(method, literal, seed):
 
 def test_a_limit_on_measured_costs_keeps_the_contract(tmp_path):
     check_agent(HpUcb, tmp_path, worlds=[Drawn(contexts(np.random.default_rng(1), count=3, confidence=1e-6))])
+
+
+def test_hp_ucb_does_not_take_the_costs_noise_for_the_rewards():
+    """σ = 1 on costs, exact rewards: after two exact rewards of one ray all but √λ S‖u‖ is known about the others."""
+    world = contexts(np.random.default_rng(0), count=2)
+    agent = HpUcb(world.problem)
+    ends = world.endpoints[:, 0]
+    for _ in range(2):
+        agent.learn(ends[0], np.array([-1.0, 0.0]))
+    rays = agent.sums.rays(ends[1:], agent.threshold, np.zeros(0))
+    pick = agent.choose(rays)
+    assert np.isclose(pick.score, pick.length * (rays.reward[0] + rays.width[0])), "B = λ = 1"
+    assert agent.radius(rays) > 5.0
 
 
 def test_hp_ucb_leaves_room_for_the_noise_and_learns_per_unit():
@@ -242,6 +257,8 @@ def test_every_method_says_what_it_is():
         assert method.row.title and method.row.citation and method.row.anchor and method.__doc__
         assert issubclass(method.config_type, RelativeConfig)
         assert method.row.source != "memory" or "memory" in method.__doc__
+        if "episodes" in {field.name for field in fields(method.config_type)} and method.kind != "ppo-lagrangian":
+            assert {"K", "T"} & set(re.findall(r"\w+", method.row.told)), "a study fills it in"
         if issubclass(method, RayBandit):
             assert method.row.horizon == 1
     assert len({method.kind for method in found}) == len(found)

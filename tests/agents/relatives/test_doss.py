@@ -33,6 +33,23 @@ def test_the_length_by_hand():
     assert np.isclose(agent.peek(0, 0).action.length, lengths[lower <= 0.5].max(), atol=2e-5)
 
 
+def test_the_radii_of_a_bandit_by_hand(tmp_path):
+    """Nine visits of (0, 1): log det(A/λ) = log 10. One δ = .01 for a reward with σ_r = .3 and a cost with σ = .1, both
+    with S = B = 2. So it is after a restart."""
+    problem = two_arm_problem(horizon=1, reward_noise=0.3, gamma_norm=2.0)
+    agent = Doss(problem)
+    for _ in range(9):
+        agent.observe(Transition(0, 0, np.array([0.0, 1.0]), 1.0, 1.0, 0))
+    agent.save(tmp_path / "doss")
+    for each in (agent, Doss.restore(tmp_path / "doss", problem)):
+        each.plan()
+        decision = each.peek(0, 0)
+        grown = np.sqrt(np.log(10.0) + 2.0 * np.log(2.0 / 0.01))
+        assert np.isclose(decision.evidence[0].radius.value, 0.1 * grown + 2.0)
+        assert np.isclose(decision.value_radius.value, 0.3 * grown + 2.0)
+        assert decision.value_radius.origin == "theorem"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_no_hopeful_point_of_a_ray_scores_more(seed):
     """Against every ray at 400 lengths, in every state and step, after some episodes."""

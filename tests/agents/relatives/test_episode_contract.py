@@ -40,7 +40,7 @@ CASES = {
     NcsLsvi: (lambda problem: NcsLsvi(problem, NCS), (*ONE, SmallWorld(constraints=2))),
     Opse: (lambda problem: Opse(problem, OpseConfig(bonus=0.1, multiplier=50.0, exploration=0.1)), ONE),
     LagrangianLsvi: (lambda problem: LagrangianLsvi(problem, LagrangianConfig(bonus=0.1, episodes=50)), ONE),
-    LagrangianBisection: (lambda problem: LagrangianBisection(problem, BisectionConfig(bonus=0.1)), ONE),
+    LagrangianBisection: (lambda problem: LagrangianBisection(problem, BisectionConfig(bonus=0.1, episodes=50)), ONE),
     OptPessLp: (lambda problem: OptPessLp(problem, TabularConfig(episodes=50, scale=0.01)), TABULAR),
     Dope: (lambda problem: Dope(problem, DopeConfig(log_term=0.1, first_phase=2.0)), TABULAR),
 }

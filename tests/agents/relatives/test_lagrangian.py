@@ -1,8 +1,10 @@
 """Lagrangian LSVI: the multiplier's step and the bisection by hand, and what is promised of violations: a √K."""
 
 import numpy as np
+import pytest
 
 from tether.agents.relatives.lagrangian import BisectionConfig, LagrangianBisection, LagrangianConfig, LagrangianLsvi
+from tether.errors import InputError
 from tether.lab.worlds.cmdp import streaming
 from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.planning import policy_costs
@@ -27,15 +29,40 @@ def test_the_bisection_by_hand():
     """The other arm is worth 1: λ = 1 + κ log 3 makes π(a_0) = ¾."""
     problem = two_arm_problem(horizon=1, threshold=0.25, finite=True)
     told = (np.array([[0.0, 1.0]]), np.array([[0.0, 1.0]]))
-    agent = LagrangianBisection(problem, BisectionConfig(bonus=0.0, temperature=0.2), told=told)
+    agent = LagrangianBisection(problem, BisectionConfig(bonus=0.0, temperature=0.2, multiplier=300.0), told=told)
     assert np.allclose(agent.policy()[0, 0], [0.75, 0.25], atol=1e-3)
     assert np.isclose(agent.price, 1.0 + 0.2 * np.log(3.0), atol=1e-3)
+
+
+def test_the_constants_of_the_theorem_by_hand():
+    """d = 2, H = 2, K = 25, T = 50, |A| = 2, δ = .01: α = log 2·5/8, the largest Y is 5."""
+    agent = LagrangianBisection(two_arm_problem(finite=True), BisectionConfig(episodes=25))
+    assert np.allclose(agent.constants(), (8.0 / (5.0 * np.log(2.0)), 5.0))
+    assert np.isclose(agent.bonus(), 4.0 * np.sqrt(np.log(4.0 * np.log(2.0) * 2.0 * 50.0 / 0.01)))
+
+
+def test_estimated_rewards_stay_under_the_clip():
+    """Where r is known, Q = r + clip(β‖φ‖ + P̂V): up to 1 + 1 at the last step. Estimates are clipped with the bonus."""
+    problem, config = two_arm_problem(horizon=1, finite=True), BisectionConfig(episodes=25)
+    told = (np.array([[1.0, 1.0]]), np.zeros((1, 2)))
+    for known, most in ((None, 1.0), (told, 2.0)):
+        agent = LagrangianBisection(problem, config, told=known)
+        backup = agent.backup(agent.regressions()[0], agent.bonus(), 1)
+        assert np.allclose(backup.outside + np.clip(backup.inside, 0.0, backup.limit[:, None, None]), most)
+
+
+def test_only_the_method_of_2022_needs_a_strictly_safe_policy():
+    """No cost of a_0 is known, so neither is a margin: the method of 2024 plays."""
+    problem = two_arm_problem(finite=True, baseline_cost=None)
+    LagrangianBisection(problem, BisectionConfig(episodes=25)).plan()
+    with pytest.raises(InputError, match="margin"):
+        LagrangianLsvi(problem, LagrangianConfig(episodes=25))
 
 
 def test_optimism_needs_no_multiplier_before_anything_is_known():
     """The bonus says that the other arm may be free: V_u⁺ >= b at λ = 0, though its cost is 1."""
     problem = two_arm_problem(horizon=1, threshold=0.25, finite=True)
-    agent = LagrangianBisection(problem, BisectionConfig(bonus=5.0), told=COST_ONLY)
+    agent = LagrangianBisection(problem, BisectionConfig(bonus=5.0, episodes=10), told=COST_ONLY)
     agent.policy()
     assert agent.price == 0.0
 
@@ -44,7 +71,7 @@ def test_violations_fall_as_it_learns():
     """Streaming with a small bonus: over the budget from the start, and by less and less."""
     world, streams = streaming(fast=0.85, leave=0.15), Streams.from_seed(0)
     told = (world.true_theta, world.true_gamma)
-    agent = LagrangianBisection(world.problem, BisectionConfig(bonus=0.2), told=told)
+    agent = LagrangianBisection(world.problem, BisectionConfig(bonus=0.2, temperature=0.1, multiplier=300.0), told=told)
     excess = []
     for _ in range(400):
         state = world.reset(streams)

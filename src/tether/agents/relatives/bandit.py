@@ -147,10 +147,10 @@ class RayBandit(ABC):
     def choose(self, rays: Rays) -> Pick:
         """The rule."""
 
-    def classical(self, round: int, confidence: float) -> float:
+    def classical(self, round: int, confidence: float, noise: float | None = None) -> float:
         """The closed form of Abbasi-Yadkori et al. (2011): σ √(d log((1 + tL²/λ)/δ)) + √λ S, times the scale."""
         grown = 1.0 + round * self.problem.feature_norm**2 / self.ridge
-        root = self.noise * sqrt(self.dimension * log(grown / confidence))
+        root = (self.noise if noise is None else noise) * sqrt(self.dimension * log(grown / confidence))
         return float(self.config.scale * (root + sqrt(self.ridge) * self.norm))
 
     @property

@@ -48,7 +48,8 @@ class Dope(TabularAgent):
         citation="Bura et al., NeurIPS 2022",
         track="episode",
         constraint="E Σ_h c_h <= Hτ in every episode",
-        told="the cost c_b of the safe policy (margin = C − c_b); in the paper also r and c; one-hot features",
+        told="the cost c_b of the safe policy (margin = C − c_b), the number of episodes K; in the paper also r and c; "
+        "one-hot features",
         source="code",
         anchor="Kitamura et al.'s streaming, 10 × 10⁴ episodes: regret 1968 ± 701 (figure: 2159 ± 745), violations "
         "0 (0.09): within 10 %, but their copy of it has no caps on β",

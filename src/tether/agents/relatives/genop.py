@@ -18,6 +18,7 @@ class GenOp(RayBandit):
         play argmax α_i (⟨θ̂,u_i⟩ + κβ‖u_i‖);  the origin if the maximum is negative
         β_t = σ √(d log((1 + t/λ)/(δ/2))) + √λ S
 
+    Read in the code of Hutchinson et al. and in their text (section 3.3); OPLB in its own (PMLR 130, Algorithm 1).
     Deviations: OPLB plays mixtures of contexts' actions and conditions on the cost of x_0 (RSLUCB-QVI at H = 1 does
     that); with a free origin there is nothing to condition on, and on rays from it a mixture is worth no more.
     """
@@ -56,7 +57,7 @@ class HplcLucb(RayBandit):
         α_i = min(1, τ/(⟨ĝ,u_i⟩ + f_c‖u_i‖));  play argmax α_i (⟨θ̂,u_i⟩ + f_r‖u_i‖)
 
     Deviations: the authors' script takes the true norms ‖γ*‖ and ‖θ*‖ for S (on their instance both are 1) and noise 1
-    whatever it is; here S is declared and f is in units of σ. It plays one ray at random in its first round.
+    whatever it is; here S is declared and f is in units of σ. Its first round, one ray at random, is left out.
     """
 
     kind = "hplc-lucb"
@@ -69,6 +70,10 @@ class HplcLucb(RayBandit):
         source="code",
         anchor="regret on the circulant instance (d = 5, τ = ½, T = 10⁵): 30 683 stored in their repository",
         horizon=1,
+        deviations=(
+            "S is declared, where the script takes the true norms; f is in units of σ",
+            "the first round is not played at random",
+        ),
     )
 
     @property

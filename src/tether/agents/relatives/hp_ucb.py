@@ -16,8 +16,8 @@ class HpUcb(RayBandit):
 
         regress C/α and R/α on X, over rounds with α > 0
         α_i = min(1, τ/(⟨ĝ,u_i⟩ + β‖u_i‖ + σ√(2 log(1/η)))),  1 where that is negative
-        play argmax α_i (⟨θ̂,u_i⟩ + β‖u_i‖);  the origin if the maximum is negative
-        β_t = σ √(d log((1 + tL²/λ)/(δ/2))) + √λ S
+        play argmax α_i (⟨θ̂,u_i⟩ + β_r‖u_i‖);  the origin if the maximum is negative
+        β_t = σ √(d log((1 + tL²/λ)/(δ/2))) + √λ S;  β_r with the noise of rewards
 
     Deviations: the paper has one context, so one ray, per round; its radius is written here as the classical one. All
     rays must have one norm, L, from which α is read off.
@@ -34,11 +34,12 @@ class HpUcb(RayBandit):
         source="text",
         anchor="none: Table 1 has a measured cost over τ in .0002 of the rounds, but its η could not be read",
         horizon=1,
-        deviations=("several rays per round", "classical radius"),
+        deviations=("several rays per round", "classical radius", "rewards have a noise of their own"),
     )
 
     def __init__(self, problem: Problem, config: object = None, *, seed: int = 0) -> None:
         super().__init__(problem, config, seed=seed)
+        self.noise = problem.noise[0]
         if not problem.noise_scales:
             raise InputError("HP-UCB is for noise that grows with the length played: noise_scales=True.")
         self.room = float(problem.quantile[0])  # σ√(2 log(1/η)) at the end of a ray
@@ -46,6 +47,10 @@ class HpUcb(RayBandit):
     def radius(self, rays: Rays) -> float:
         """β_t."""
         return self.classical(rays.round, self.confidence / 2.0)
+
+    def reward_radius(self, rays: Rays) -> float:
+        """β_r: rewards may be less noisy than costs, or exact."""
+        return self.classical(rays.round, self.confidence / 2.0, self.problem.reward_noise)
 
     def choose(self, rays: Rays) -> Pick:
         """The best ray at the length that leaves room for its noise."""
@@ -55,10 +60,9 @@ class HpUcb(RayBandit):
                 f"HP-UCB reads the length off the norm of what was played, so every ray must have the norm "
                 f"{self.problem.feature_norm:g} (feature_norm), but norms are {norms.min():.6g} to {norms.max():.6g}."
             )
-        bonus = self.radius(rays) * rays.width
-        bounds = rays.cost + bonus + self.room
+        bounds = rays.cost + self.radius(rays) * rays.width + self.room
         lengths = length_under(bounds, rays.threshold)
-        return best_of(lengths, bounds, lengths * (rays.reward + bonus))
+        return best_of(lengths, bounds, lengths * (rays.reward + self.reward_radius(rays) * rays.width))
 
     def learn(self, feature: Array, outcomes: Array) -> None:
         """What a unit of the ray earns and costs; nothing is learned where nothing was played."""

@@ -78,7 +78,7 @@ class NcsLsvi(CertifiedAgent):
         citation="Roknilamouki et al., ICML 2025, arXiv 2502.18655",
         track="step",
         constraint="c_h(s, a) <= τ at every step, with high probability",
-        told="K' of its first phase",
+        told="K' of its first phase, the number of episodes K",
         source="summary",
         anchor="no figure: the intersection of their experiments is described, not published",
         deviations=(

@@ -63,7 +63,7 @@ class Opse(EpisodicAgent):
         citation="Kitamura et al., NeurIPS 2025, arXiv 2502.10138",
         track="episode",
         constraint="E Σ_h c_h <= Hτ in every episode",
-        told="the margin ξ of the safe policy; in the paper also r and c",
+        told="the margin ξ of the safe policy, the number of episodes K; in the paper also r and c",
         source="code",
         anchor="its streaming instances, 10 × 10⁴ episodes: regret 2269 ± 770 (figure: 2270 ± 778), violations 0 (0)",
         deviations=(

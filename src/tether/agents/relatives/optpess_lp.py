@@ -32,7 +32,8 @@ class OptPessLp(TabularAgent):
         citation="Liu et al., NeurIPS 2021, arXiv 2106.02684",
         track="episode",
         constraint="E Σ_h c_h <= Hτ in every episode",
-        told="the cost c_b of the safe policy (margin = C − c_b); in the paper also r and c; one-hot features",
+        told="the cost c_b of the safe policy (margin = C − c_b), the number of episodes K; in the paper also r and c; "
+        "one-hot features",
         source="code",
         anchor="no figure: the curves on inventory are not stored with the code that made them",
         deviations=(

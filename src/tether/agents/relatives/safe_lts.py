@@ -36,8 +36,9 @@ class SafeLts(RayBandit):
         θ̃ = θ̂ + β A^{-1/2} η,  η ~ N(0, (1 + 2LS/τ)² I);  play argmax α_i ⟨θ̃,u_i⟩, the origin if that is negative
         β_t = σ √(d log(1 + tL²/λ) + 2 log(1/δ')) + √λ S,  δ' = δ/(6T)
 
-    Deviations: only the abstract and the first page could be read, the rule is from memory; T is unknown to an agent
-    outside a study, δ' is then δ/6 (t + 1)^{-2}.
+    Deviations: only the abstract and the first page could be read, and what Hutchinson et al. (2024, section 3.3) and
+    Gangrade et al. (2024, Appendix H) say of it: Thompson sampling with a widened set within the pessimistic one. The
+    rule's numbers are from memory. T is unknown to an agent outside a study, δ' is then δ/6 (t + 1)^{-2}.
     """
 
     kind = "safe-lts-paper"
@@ -91,6 +92,7 @@ class SafeLtsAsCoded(HplcLucb):
         source="code",
         anchor="regret on the circulant instance (d = 5, τ = ½, T = 10⁵): 51 828 stored in their repository",
         horizon=1,
+        deviations=("those of HPLC-LUCB, as coded", "the origin is played where all draws are negative"),
     )
 
     def choose(self, rays: Rays) -> Pick:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tether.agents.relatives import Row, Track, methods
-from tether.errors import TetherError
+from tether.errors import InputError, TetherError, nearest
 from tether.lab.books import Cell, Interval, Results, interval, load, paired, per_seed
 from tether.lab.cells import build_agent, build_world, places_of
 from tether.lab.engines import Engine
@@ -64,7 +64,7 @@ ABSENT = "absent.json"
 """Who cannot play where, and why: method -> world -> reason, "" where it plays."""
 
 FIRST_TUNING_SEED = 10_000
-"""From here on instances are used for tuning, one for every five that are shown, and shown nowhere."""
+"""From here on instances are used for tuning, one for every four that are shown, and shown nowhere."""
 
 TRACKS: dict[Track, str] = {
     "step": "expected cost of every step",
@@ -79,7 +79,7 @@ FRAMES: dict[str, Row] = {
         citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
         track="step",
         constraint="⟨γ*, φ⟩ ≤ τ at every step",
-        told="nothing else",
+        told="the reward noise σ_r",
         source="text",
         anchor="the paper's figures: tether reproduce figure1",
     ),
@@ -88,7 +88,7 @@ FRAMES: dict[str, Row] = {
         citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
         track="coin",
         constraint="E⟨γ*, φ⟩ ≤ τ at every step",
-        told="nothing else",
+        told="the reward noise σ_r",
         source="text",
         anchor="the paper's figures: tether reproduce figure2",
     ),
@@ -106,7 +106,7 @@ FRAMES: dict[str, Row] = {
         citation="Jin, Yang, Wang, Jordan: COLT 2020",
         track="step",
         constraint="⟨γ*, φ⟩ ≤ τ at every step",
-        told="γ* itself: a frame, not a rival",
+        told="γ* itself: a frame, not a rival; the reward noise σ_r",
         source="text",
         anchor="none needed",
     ),
@@ -115,7 +115,7 @@ FRAMES: dict[str, Row] = {
         citation="Jin, Yang, Wang, Jordan: COLT 2020",
         track="none",
         constraint="none",
-        told="no cost",
+        told="no cost; the reward noise σ_r",
         source="text",
         anchor="none needed",
     ),
@@ -142,6 +142,10 @@ def row_for(agent: str) -> Row:
 
 
 # Before the study runs: who plays where, and with which scale
+
+
+class Absent(InputError):
+    """Nobody of those asked for can play in a study."""
 
 
 def rivals() -> list[str]:
@@ -188,19 +192,28 @@ def tuning_of(study: Study, places: dict[str, list[str]]) -> Study:
     agents = [
         {"name": name, "label": name, "grid": {"scale": list(GRID)}, "only": only} for name, only in places.items()
     ]
-    seeds = max(1, study.seeds // 5)
+    seeds = max(1, study.seeds // 4)
     changes = {"name": f"{study.name}-tuning", "first_seed": FIRST_TUNING_SEED, "seeds": seeds}
     return Study.model_validate({**study.model_dump(), **changes, "agents": agents})
 
 
 def tuned_scales(results: Results) -> dict[tuple[str, str], float]:
-    """(agent, world) -> the scale with the fewest violations; among equals that with the least regret."""
-    best: dict[tuple[str, str], tuple[float, float, float]] = {}
+    """(agent, world) -> the scale with the fewest violations; among equals that with the least regret, then 1."""
+    best: dict[tuple[str, str], tuple[float, float, float, float]] = {}
     for cell in results.finished:
         key, scale = (cell.agent, cell.world_label or cell.world), float(cell.options["scale"])
-        judged = (float(broken(cell).sum()), float(per_seed(cell, "regret").mean()), scale)
+        over = float(np.maximum(broken(cell) - allowed(cell), 0.0).sum())
+        judged = (over, float(per_seed(cell, "regret").mean()), abs(np.log(scale)), scale)
         best[key] = min(best.get(key, judged), judged)
-    return {key: scale for key, (_, _, scale) in best.items()}
+    return {key: scale for key, (*_, scale) in best.items()}
+
+
+def allowed(cell: Cell) -> float:
+    """How many costs over τ a run's promise leaves open: the share η where it is about measured costs, else none."""
+    if cell.own != "realised":
+        return 0.0
+    world = build_world(cell.world, cell.world_options, 1, Streams.from_seed(0))
+    return world.problem.exceedance * float(cell["own_excess"].shape[1])
 
 
 def broken(cell: Cell) -> Array:
@@ -217,8 +230,8 @@ def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> 
     The tuning runs are kept in `folder`, and so is who cannot play where, with the reason. `only` names the rivals that
     enter; none named are all.
     """
-    instances = instances_of(study)
-    refused = {name: refusals(instances, name) for name in rivals() if not only or name in only}
+    titles, instances = {name: row_for(name).title for name in rivals()}, instances_of(study)
+    refused = {name: refusals(instances, name) for name in titles if not only or {name, titles[name]} & set(only)}
     places = {name: [label for label, why in reasons.items() if not why] for name, reasons in refused.items()}
     places = {name: labels for name, labels in places.items() if labels}
     agents = []
@@ -248,10 +261,24 @@ def entered(study: Study, folder: Path, engine: Engine, only: Sequence[str]) -> 
 
 
 def prepared(study: Study, folder: Path, engine: Engine, quick: bool, only: Sequence[str]) -> Study:
-    """What comes before the study: the anchors, unless one cell is asked for, and who enters with which scale."""
+    """What comes before the study: the anchors, unless one cell is asked for, and who enters with which scale.
+
+    `only` names agents, by name or label; `Absent` is raised where none of them can play in this study.
+    """
     if study.name == "league" and not only and len(study.worlds) > 1:
         anchors.run(folder / "anchors", quick, engine)
-    return entered(study, folder, engine, only)
+    ready = entered(study, folder, engine, only)
+    labels = [label for each in [*study.agents, *ready.agents] for label in (each.name, each.label)]
+    known = [*dict.fromkeys([*labels, *AGENTS.names(), *(row_for(name).title for name in rivals())])]
+    for name in only:
+        if name not in known:
+            raise InputError(f"the league has no agent {name!r}{nearest(name, known)}")
+    there = [name for name in only if name in {name for each in ready.agents for name in (each.name, each.label)}]
+    if only and not there:
+        where = "this world" if len(study.world_labels) == 1 else f"study {study.name!r}"
+        reasons = {why for name in {*only} & {*rivals()} for why in refusals(instances_of(study), name).values()}
+        raise Absent(f"{' and '.join(only)} cannot play in {where}: {'; '.join(sorted(reasons)) or 'it is not in it'}")
+    return ready.narrowed(there, ())
 
 
 # The table
@@ -304,6 +331,7 @@ def row(cell: Cell, results: Results) -> dict[str, Any]:
         "broken": int((own if cell.limits == "episode" else violations).sum()),
         "broken_runs": int(((own if cell.limits == "episode" else violations) > 0).sum()),
         "limits": cell.limits,
+        "own_allowed": round(allowed(cell) * len(cell.seeds)),
         "seeds": len(cell.seeds),
         "episodes": cell.episodes or results.episodes,
         "decisions_per_second": horizon / seconds if seconds > 0.0 else float("nan"),
@@ -382,6 +410,8 @@ def _radius(one: dict[str, Any]) -> str:
         return {"exact": "told γ*", "none": "none"}[origin]
     tuned = "tuned" in (origin, one["value_radius_origin"])
     whose = f"tuned × {one['scale']:g}" if one["scale"] != 1.0 else "tuned" if tuned else "theorem"
+    if whose == "theorem" and one["value_radius_origin"] == "default":
+        whose = "theorem for costs, a rule for values"
     best = "; no scale is better" if one["tuned"] and one["scale"] == 1.0 else ""
     return whose + (", certifies nothing" if origin == "none" else "") + best
 
@@ -398,6 +428,13 @@ def _line(one: dict[str, Any]) -> Sequence[str]:
     )
 
 
+def _own(one: dict[str, Any]) -> str:
+    """How often a promise was broken, with what it leaves open; a dash where nothing was promised."""
+    if one["track"] == "none":
+        return "–"
+    return f"{one['own_broken']:,}" + (f" ({one['own_allowed']:,} allowed)" if one["own_allowed"] else "")
+
+
 def _excess(one: dict[str, Any]) -> float:
     """The largest c − τ of a step that was over τ."""
     return float(one["worst_cost"]) if one["violations_total"] else 0.0
@@ -411,7 +448,7 @@ def _page_row(one: dict[str, Any]) -> str:
         f"<td>{escape(TRACKS[one['track']])}<small>{escape(one['constraint'])}</small></td>"
         f"<td>{number(one['regret_mean'])}<small>{low} to {high}</small></td>"
         f'<td class="{mark}">{one["violations_total"]:,}</td><td>{one["violating_runs"]} of {one["seeds"]}</td>'
-        f"<td>{number(_excess(one))}</td><td>{one['own_broken']:,}</td><td>{number(one['decisions_per_second'])}</td>"
+        f"<td>{number(_excess(one))}</td><td>{_own(one)}</td><td>{number(one['decisions_per_second'])}</td>"
         f'<td class="text">{escape(_radius(one))}</td><td class="text">{escape(one["told"])}</td>'
         f'<td class="text">{escape(one["source"])}</td></tr>'
     )
@@ -466,7 +503,7 @@ def markdown(results: Results) -> str:
         lines += [
             f"| {_bold(one)} | {one['track']} | {number(one['regret_mean'])} ({number(one['regret_low'])} to "
             f"{number(one['regret_high'])}) | {one['violations_total']:,} | {one['violating_runs']} | "
-            f"{number(_excess(one))} | {one['own_broken']:,} | {number(one['decisions_per_second'])} | "
+            f"{number(_excess(one))} | {_own(one)} | {number(one['decisions_per_second'])} | "
             f"{_plain(_radius(one))} |"
             for one in here
         ]
@@ -680,7 +717,8 @@ def charts(results: Results) -> list[Chart]:
     """Anchors, then performance profiles; axes of difficulty are a picture of their own."""
     if results.study == AXES:
         return []
-    return [*anchor_charts(results.folder / "anchors"), profile_chart(results)]
+    profiled = any(one["method"] in OWN_METHODS or one["method"] not in FRAMES for one in rows_of(results))
+    return [*anchor_charts(results.folder / "anchors"), *([profile_chart(results)] if profiled else [])]
 
 
 def profile_chart(results: Results) -> Chart:
@@ -728,7 +766,10 @@ def _profiles(rows: Sequence[dict[str, Any]], best: dict[str, float], titles: Se
 
 
 def pictures(results: Results) -> list[Picture]:
-    """Regret against violations, a panel per world."""
+    """Regret against violations, a panel per world; none of a cell alone, without always a_0, whose regret is the
+    unit."""
+    if not _relative(rows_of(results)):
+        return []
     if results.study == AXES:
         words = "Regret over always a₀'s as one thing after the other gets harder; hollow where a promise was broken."
         return [Picture(f"{results.study}", "Axes of difficulty", words, lambda dpi: axes_picture(results, dpi))]
@@ -778,7 +819,8 @@ def overall(results: Results, dpi: int) -> bytes:
         figure = Figure(figsize=(11.0, 6.5), layout="constrained")
         ax = figure.subplots()
         low, high = min(y for _, y, *_ in dots), max(y for _, y, *_ in dots)
-        ax.set(xlim=(-0.03, 1.06), ylim=(low - 0.1 * (high - low), high + 0.1 * (high - low)))
+        room = 0.1 * ((high - low) or 1.0)
+        ax.set(xlim=(-0.03, 1.06), ylim=(low - room, high + room))
         ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
         for x, y, _, method, filled in dots:
             hue, size = _hue(method), 11 if method in OWN_METHODS else 7
