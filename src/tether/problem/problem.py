@@ -535,6 +535,8 @@ def load_name(spec: str, folder: Path | None = None) -> Any:
     """What module:name names. Modules are looked for in `folder` first (the current one unless given), as `python -m`
     does."""
     module_name, _, path = spec.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        raise InputError(f"{spec!r} names a file: in its folder, name the module, {Path(module_name).stem}:{path}.")
     place = "" if folder is None else str(folder)
     if place not in sys.path:
         sys.path.insert(0, place)
