@@ -19,7 +19,7 @@ WHY_SAFE: dict[Reason, str] = {
     "σ, gamma_norm or misfit if that is still true. Yes/no costs have cost_kind='bounded'. Finite actions with "
     "features of their own need mixtures=True",
     "baseline-best": "others were certified, but none was expected to earn more: it may be the best there is, or the "
-    "rewards are not linear in these features",
+    "rewards are not linear in these features, or noisier than the declared reward_noise",
     "alarm": "the declared cost of the safe action contradicts the data: correct baseline_cost, or leave it out",
     "no-slack": "its own cost is not under the threshold (Assumption 2): name a safer action or raise the threshold",
     "warm-up": "its cost was still being measured: play more episodes, or declare baseline_cost",
