@@ -85,9 +85,10 @@ class Problem:
         gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
         feature_norm: the limit on ‖φ‖, 1 in the paper.
         states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
-        key: state -> hashable identity, for states that are neither hashable, arrays nor dataclasses.
+        key: state -> hashable identity, for states that are neither hashable, arrays, dictionaries nor dataclasses.
         state_of: the way back, key -> state. Only needed to save an agent with a lean backup whose states are not
-            numbers, strings, bytes, arrays or tuples of them: for a dataclass, `lambda key: Position(*key[1:])`.
+            numbers, strings, bytes, arrays, or tuples and dictionaries of them: for a dataclass,
+            `lambda key: Position(*key[1:])`.
         gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
         tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
         lost: what a cost that was never measured counts as. "at-random": nothing, which is right only if losing it did
@@ -255,7 +256,7 @@ class Problem:
             settle(self, noise=tuple(noise))
 
     def check(self, log: Any = None, **options: Any) -> "Report":
-        """Test every assumption that can be tested: a printable Report. `log`: Transitions or arrays, if there are any.
+        """Test every assumption that can be tested: a printable Report. `log`: Transitions, a table or a file, if any.
 
         Options, as in `tether.check.problem_check.check_problem`: states, steps, level, pooled, randomised, rng.
         """
@@ -306,7 +307,7 @@ class Problem:
         return float(reward)
 
     def key_of(self, state: State) -> StateKey:
-        """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
+        """A hashable identity: the state itself, its content, a dataclass's fields, or `key(state)`."""
         return content_key(state) if self.key is None else hashable(self.key(state), f"key({state!r})")
 
     def kept(self, state: State) -> State:
