@@ -1,4 +1,5 @@
-"""MkDocs hooks: notebooks become pages, long names in tables break where a reader expects it, pictures open alone."""
+"""MkDocs hooks: notebooks become pages, long names in tables break where a reader expects it, pictures open alone,
+and x_{h,s} in a text has its index below the line."""
 
 import re
 import sys
@@ -12,6 +13,12 @@ from notebooks import page
 
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CODE = re.compile(r"(<code>)([^<]*)(</code>)")
+PIECE = re.compile(r"<(pre|code|script|style|title)\b.*?</\1>|<[^>]+>|[^<]+", re.DOTALL)
+"""What is left as it is, a tag, or text."""
+INDEX = r"(?:\{([^{}]+)\}|\(([^()]+)\)|([a-z]+|[A-Z]|\d+|[½⊥+\u0370-\u03ff]))"
+LETTER = r"(?:(?<![A-Za-z_])(?:[A-Za-z]|sup)|[^\W\d_A-Za-z])[\u0300-\u036f'\u2019]?"
+LOW = re.compile(rf"({LETTER}|[‖²*)\]])_{INDEX}")
+HIGH = re.compile(rf"(?<=\S)\^{INDEX}")
 PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 
 
@@ -37,3 +44,23 @@ def on_page_content(html: str, **_: object) -> str:
 
     html = PICTURE.sub(lambda picture: f'<a href="{picture.group(1)}">{picture.group()}</a>', html)
     return CELL.sub(lambda cell: CODE.sub(mark, cell.group()), html)
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """Set the indices of a page's text; after search has read it, so that τ_h is found as it is typed."""
+    return with_indices(output)
+
+
+def with_indices(html: str) -> str:
+    """Indices below and powers above the line: a_0, V_h^k, A_{h,s}, 2^(n+1). Code stays as it is."""
+
+    def low(text: str) -> str:
+        return LOW.sub(lambda found: f"{found[1]}<sub>{low(found[2] or found[3] or found[4])}</sub>", text)
+
+    def set_apart(piece: re.Match[str]) -> str:
+        text = piece.group()
+        if text.startswith("<"):
+            return text
+        return HIGH.sub(lambda found: f"<sup>{found[1] or found[2] or found[3]}</sup>", low(text))
+
+    return PIECE.sub(set_apart, html)

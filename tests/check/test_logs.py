@@ -1,13 +1,15 @@
 """Logs: the same outcomes from Transitions, arrays and files; and what is refused."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from check.cases import linear, outcomes
 from live.plant import Plant, live_advisor
 from tether import Problem, Transition
-from tether.check.logs import Log, as_log, read_log
-from tether.errors import InputError
+from tether.check.logs import Log, as_log
+from tether.errors import InputError, MissingExtra
 from tether.live.audit import export
 from tether.live.log.memory import MemoryStore
 from worlds import simplex_problem, world_and_streams
@@ -54,7 +56,7 @@ def test_every_kind_of_file_gives_the_same_log(tmp_path, suffix, constraints):
     expected = arrays(constraints=constraints)
     expected["cost"][5] = np.nan
     write(tmp_path / f"log{suffix}", expected)
-    log = read_log(simplex_problem(horizon=2, constraints=constraints), tmp_path / f"log{suffix}")
+    log = as_log(simplex_problem(horizon=2, constraints=constraints), tmp_path / f"log{suffix}")
     same(log, expected)
     assert log.measured.sum() == 39 and not log.measured[5]
 
@@ -76,7 +78,7 @@ def test_more_than_ten_features_keep_their_order(tmp_path):
     names = [*(f"phi_{i}" for i in range(12)), "cost"]
     lines = [",".join(names)] + [",".join(map(str, [*row, 0.5])) for row in phi]
     (tmp_path / "log.csv").write_text("\n".join(lines))
-    assert np.array_equal(read_log(simplex_problem(12), tmp_path / "log.csv").feature, phi)
+    assert np.array_equal(as_log(simplex_problem(12), tmp_path / "log.csv").feature, phi)
 
 
 def test_a_log_may_leave_out_rewards_and_steps():
@@ -116,13 +118,30 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, name):
     (tmp_path / "empty.csv").write_text("phi_0,cost\n")
     (tmp_path / "bad.npz").write_text("not a zip file")
     with pytest.raises(InputError):
-        read_log(simplex_problem(), tmp_path / name)
+        as_log(simplex_problem(), tmp_path / name)
+
+
+def test_a_table_of_a_spreadsheet_is_read_or_told_what_to_change(tmp_path):
+    """Spreadsheets put a mark before UTF-8; where numbers have commas, they part columns by semicolons."""
+    text = "phi_0,phi_1,phi_2,phi_3,cost\n0.25,0.25,0.25,0.25,0.4\n"
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8-sig")
+    assert as_log(simplex_problem(), str(tmp_path / "log.csv")).cost.tolist() == [[0.4]]
+    (tmp_path / "log.csv").write_text(text.replace(",", ";"))
+    with pytest.raises(InputError, match="separated by semicolons"):
+        as_log(simplex_problem(), tmp_path / "log.csv")
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "log.parquet").write_bytes(b"")
+    with pytest.raises(MissingExtra, match=r'pip install "tether-rl\[experiments\]"'):
+        as_log(simplex_problem(), tmp_path / "log.parquet")
 
 
 def test_a_file_with_pickled_objects_is_refused(tmp_path):
     np.savez(tmp_path / "log.npz", phi=np.array([{"a": 1}], dtype=object), cost=np.zeros(1))
     with pytest.raises(InputError, match="cannot be read"):
-        read_log(simplex_problem(), tmp_path / "log.npz")
+        as_log(simplex_problem(), tmp_path / "log.npz")
 
 
 def finite_problem():
@@ -136,7 +155,7 @@ def finite_problem():
 def test_states_and_actions_get_the_features_of_the_problem(tmp_path):
     problem = finite_problem()
     (tmp_path / "log.csv").write_text("state,action,cost\n1,2,0.1\n0,1,\n1,0,0.3\n")
-    log = read_log(problem, tmp_path / "log.csv")
+    log = as_log(problem, tmp_path / "log.csv")
     assert log.feature.tolist() == [[0.5, 0.55], [0.1, 0.15], [0.3, 0.35]]
     assert log.states == (1, 0, 1) and log.measured.tolist() == [True, False, True]
 
@@ -193,14 +212,14 @@ def test_an_export_is_read_in_the_order_of_decisions_with_its_losses(tmp_path):
     }  # fmt: skip
     for name, table in (("decisions", made), ("outcomes", seen)):
         parquet.write_table(pyarrow.table(table), tmp_path / f"{name}.parquet")
-    log = read_log(simplex_problem(), tmp_path)
+    log = as_log(simplex_problem(), tmp_path)
     assert np.array_equal(log.feature, x[[1, 1, 3]])  # a as it was applied, b as decided, d
     assert np.array_equal(log.cost, [[0.1], [np.nan], [0.4]], equal_nan=True)
     assert np.array_equal(log.reward, [0.0, np.nan, 1.0], equal_nan=True)
     assert log.states == (0, 0, 0)
     (tmp_path / "outcomes.parquet").unlink()
     with pytest.raises(InputError, match="there is no log at"):
-        read_log(simplex_problem(), tmp_path)
+        as_log(simplex_problem(), tmp_path)
 
 
 def test_what_the_audit_exports_is_a_log_of_what_was_played(tmp_path):
@@ -211,7 +230,7 @@ def test_what_the_audit_exports_is_a_log_of_what_was_played(tmp_path):
     advisor.lose(lost.id, by="me", why="a dead radio")
     decisions += [lost, *Plant(world.true_gamma).play(advisor, 5, episode="f")]
     export(store, tmp_path)
-    log = read_log(world.problem, tmp_path)
+    log = as_log(world.problem, tmp_path)
     assert np.array_equal(log.feature, [decision.feature for decision in decisions])
     assert np.flatnonzero(~log.measured).tolist() == [30]
     assert log.states == tuple(decision.state for decision in decisions)

@@ -93,6 +93,8 @@ def test_a_problem_that_is_refused_at_the_door_exits_with_1_and_names_the_assump
         ("{module}:broken", "error: calling {module}:broken failed: ValueError: sensor table missing."),
         ("{module}:mistyped", "error: calling {module}:mistyped failed: TypeError: object of type 'int' has no len()."),
         ("nothing-of-this-name", "nothing-of-this-name"),
+        ("{module}.py", "name it in its module: {module}:problem"),
+        ("./{module}.py:problem", "names a file: in its folder, name the module, {module}:problem"),
     ],
 )
 def test_what_cannot_be_found_exits_with_2(module, spec, words):

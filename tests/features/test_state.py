@@ -91,6 +91,10 @@ def test_outside_the_declared_range_is_an_error_or_the_edge():
     with pytest.raises(InputError, match=r"outside the declared range \[0, 1\].*outside='clip'"):
         psi(1.5)
     np.testing.assert_array_equal(clipping(1.5), clipping(1.0))
+    low = Polynomial(-1.2, 0.6)
+    np.testing.assert_array_equal(low(np.float32(-1.2)), low(-1.2))  # -1.20000005: where MountainCar's wall is
+    with pytest.raises(InputError, match="outside the declared range"):
+        low(-1.2000003)
     for strange in (np.nan, np.inf):
         with pytest.raises(InputError, match="not finite"):
             clipping(strange)

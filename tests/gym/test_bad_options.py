@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from gym.small_envs import Quit, Shop, Valve
 from gym.test_learn import SHOP, VALVE, run
-from tether import AssumptionError, Bridge, InputError, learn
+from tether import AssumptionError, Bridge, InputError, SlucbQvi, learn
 from tether.features import Constant, OneHot, PerDirection, Polynomial
 
 
@@ -40,6 +40,14 @@ def changed(told, **new):
     ("env", "told", "error", "message"),
     [
         (lambda: "Shop-v0", SHOP, InputError, "must be a Gymnasium environment.*gymnasium.make"),
+        (lambda: Shop, SHOP, InputError, r"is <class .*: call it, Shop\(\)"),
+        (Shop, changed(SHOP, features="poly"), InputError, "must be a function.*are 'poly'"),
+        (Shop, changed(SHOP, features=lambda s: [0.5]), InputError, r"FunctionFeatures.*\(observation, action\)"),
+        (Shop, changed(SHOP, safe_action=lambda: 0), InputError, r"safe_action is called with \(observation\)"),
+        (Shop, changed(SHOP, cost=lambda s, a: 0.1), InputError, "cost is called with .*next_observation, info"),
+        (Shop, changed(SHOP, baseline_cost=lambda s: 0.1), InputError, r"baseline_cost is called with \(step, obs"),
+        (Shop, changed(SHOP, reward_range=1.0), InputError, "lo < hi, both finite, but is 1.0"),
+        (Shop, changed(SHOP, reward_range=(0.0, 1.0, 2.0)), InputError, "lo < hi"),
         (lambda: gymnasium.vector.SyncVectorEnv([Shop]), SHOP, InputError, "environments that step together"),
         (Shop, without(SHOP, "horizon"), InputError, "no max_episode_steps.*horizon="),
         (
@@ -56,7 +64,13 @@ def changed(told, **new):
             AssumptionError,
             "Assumption 4.*norm 5.19.*feature_norm=",
         ),
-        (Shop, changed(SHOP, features=lambda s, a: np.zeros(3)), AssumptionError, "append a constant feature"),
+        (Shop, changed(SHOP, features=lambda s, a: np.zeros(3)), AssumptionError, "cost up to 0.*append a constant"),
+        (
+            Shop,
+            changed(SHOP, features=lambda s, a: np.zeros(3), baseline_cost=None),
+            AssumptionError,
+            "a_0 has no declared cost",
+        ),
         (Shop, changed(SHOP, features=lambda s, a: [np.nan, 0.0]), InputError, "not finite"),
         (Shop, changed(SHOP, features=PerDirection(Constant(), 2)), InputError, "PerDirection belongs to rays"),
         (Shop, changed(SHOP, features=OneHot(2), actions=lambda s: [0, 1]), InputError, "give PerAction"),
@@ -98,7 +112,7 @@ def changed(told, **new):
             "neither Discrete nor a Box.*list what may be played",
         ),
         (
-            lambda: Numbers(spaces.Discrete(2), observation={"x": 1}),
+            lambda: Numbers(spaces.Discrete(2), observation=[1]),
             changed(SHOP, features=lambda s, a: [0.5], baseline_cost=0.1),
             InputError,
             "not hashable.*key=",
@@ -108,6 +122,17 @@ def changed(told, **new):
 def test_what_does_not_fit_is_refused_at_the_door(env, told, error, message):
     with pytest.raises(error, match=message):
         Bridge(env(), **told)
+
+
+def test_dictionaries_of_arrays_are_states_like_any_other(tmp_path):
+    """Saved and restored, too: the key leads back to the dictionary."""
+    env = Numbers(spaces.Discrete(2), observation={"x": np.array([1.0, 2.0]), "name": "a"})
+    told = changed(SHOP, features=lambda s, a: [0.1 * s["x"][1], 0.1 * a], baseline_cost=0.1)
+    result = run(env, 3, reward_range=(-1.0, 1.0), **told)
+    assert len(result.agent.known_states) == 1
+    result.agent.save(tmp_path / "agent")
+    again = SlucbQvi.restore(tmp_path / "agent", result.problem)
+    assert again.act(0, env.observation).cost_bound == result.agent.act(0, env.observation).cost_bound
 
 
 def test_a_key_makes_dictionaries_usable():
@@ -155,6 +180,60 @@ def test_a_step_that_returns_something_else_is_refused():
         run(Old(), **SHOP)
 
 
+@pytest.mark.parametrize(
+    ("spoilt", "message"),
+    [
+        (
+            lambda observation, reward, *rest: (observation, np.nan, *rest),
+            "reward of a step.*finite number, but is nan",
+        ),
+        (lambda observation, reward, *rest: (observation, None, *rest), "reward of a step.*but is None"),
+        (lambda *values: (*values[:-1], None), "info of a step must be a dictionary"),
+    ],
+)
+def test_a_step_without_a_reward_or_an_info_is_refused(spoilt, message):
+    class Spoilt(Shop):
+        def step(self, action):
+            return spoilt(*super().step(action))
+
+    with pytest.raises(InputError, match=message), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(Spoilt(), **SHOP)
+
+
+def test_a_reset_of_the_old_api_is_refused_though_its_observation_has_two_numbers():
+    class Old(Valve):
+        def reset(self, **options):
+            return super().reset(**options)[0]
+
+    class Older(Valve):
+        def reset(self):
+            return super().reset()[0]
+
+    with pytest.raises(InputError, match=r"must return \(observation, info\).*Gymnasium 1.0"):
+        run(Old(), **VALVE)
+    with pytest.raises(InputError, match=r"env.reset is called with \(seed=…, options=…\)"):
+        run(Older(), **VALVE)
+
+
+def test_as_many_costs_as_thresholds_are_needed():
+    with pytest.raises(InputError, match=r"2 number\(s\), but threshold has 1: give a threshold for each cost"):
+        run(Shop(), cost=lambda *step: (0.1, 0.2), **SHOP)
+
+
+def test_listed_actions_of_a_box_may_be_lists_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = changed(VALVE, features=lambda s, a: [0.5, 0.1 * a[0]], safe_action=[0.0, 1.0])
+        Bridge(Valve(), actions=[[0.0, 1.0], [1.0, 1.0]], **told)
+
+
+def test_features_that_change_from_call_to_call_are_named_as_such():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="must not change from one call to the next"):
+        Bridge(Valve(), **changed(VALVE, features=lambda s, a: [0.5, 0.1 * rng.random()]))
+
+
 def test_a_mask_that_changes_for_the_same_observation_is_refused():
     class Moody(Shop):
         def mask(self):
@@ -195,8 +274,18 @@ def test_settings_that_are_unknown_or_given_twice_are_refused():
         learn(Shop(), treshold=0.5, **SHOP)
     with pytest.raises(TypeError, match="'zzz'; there are: env, features, safe_action"):
         learn(Shop(), zzz=0.5, **SHOP)
-    with pytest.raises(TypeError, match="safe_action"):
-        learn(Shop(), **without(SHOP, "safe_action"))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sigma'; did you mean 'noise'"):
+        learn(Shop(), sigma=0.5, **SHOP)
+    with pytest.raises(TypeError, match="needs safe_action=…, threshold=…: see help"):
+        learn(Shop(), **without(SHOP, "safe_action", "threshold"))
+    with pytest.raises(InputError, match="seed must be an integer >= 0, but is -1"):
+        learn(Shop(), seed=-1, **SHOP)
+    with pytest.raises(InputError, match=r"config must be a tether.SlucbConfig\(…\), but is {}"):
+        learn(Shop(), config={}, **SHOP)
+    with pytest.raises(InputError, match=r"callbacks=\[print\]"):
+        learn(Shop(), callbacks=print, **SHOP)
+    with pytest.raises(InputError, match="one environment twice"):
+        learn([shop := Shop(), shop], **SHOP)
     with pytest.raises(InputError, match=r"\['threshold'\] belong to the Bridge"):
         learn(Bridge(Shop(), **SHOP), threshold=0.4)
     with pytest.raises(InputError, match="brings its own"):

@@ -37,6 +37,19 @@ def test_a_bridge_is_checked_by_playing_its_safe_action():
     assert report["A2: safe costs as declared"].verdict == "holds"
 
 
+def test_early_and_late_are_not_told_apart_by_a_handful_of_outcomes():
+    """H = 4: in 60 steps each has 15 outcomes, in 100 it has 25; pooled, 60 are enough."""
+    bridge, name = Bridge(Shop(), **SHOP), "A1: the same costs early and late"
+    assert bridge.check(plays=60)[name].verdict == "cannot be known"
+    assert bridge.check(plays=100)[name].verdict == bridge.check(plays=60, pooled=True)[name].verdict == "holds"
+
+
+def test_a_failure_says_what_was_found_once_and_what_to_do_once():
+    found = Bridge(Shop(noise=0.5), **SHOP).check(plays=200)[NOISE]
+    assert found.verdict == "fails" and "Raise noise" not in found.evidence and not found.evidence.endswith(".")
+    assert found.way_out == "Raise noise σ, or find what the features leave out"
+
+
 def test_an_unsafe_safe_action_is_found_by_playing_it_though_its_cost_was_not_declared():
     report = Bridge(Dear(Shop(), 0.4), **unknown_cost(SHOP)).check(plays=200)
     assert report[KEEPS].verdict == "fails"

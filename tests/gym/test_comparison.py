@@ -93,6 +93,22 @@ def test_a_learner_that_only_played_the_safe_action_says_why():
     assert "ALARM" in tripped.summary()
 
 
+def test_a_learner_that_plays_only_the_safe_action_after_an_alarm_says_why():
+    tripped = learn(Valve(), episodes=80, **{**VALVE, "noise": 0.005})
+    assert not tripped.is_baseline.all() and tripped.is_baseline[-40:].all()
+    assert "at the end hardly anything but the safe action was played: a test of" in tripped.summary()
+    assert "hardly anything" not in learn(Valve(), episodes=80, **VALVE).summary()
+
+
+def test_costs_observed_over_the_threshold_are_not_excused_after_an_alarm():
+    """τ just over the dearer action's mean: half of its readings are over it. With far larger noise, an alarm."""
+    told = {**SHOP, "threshold": 0.351, "compare": 5}
+    note = "observed over τ, noise included; bounds are on the mean"
+    usual, wrong = learn(Shop(), episodes=80, **told), learn(Shop(noise=0.5), episodes=80, **told)
+    assert usual.violations and not usual.alarms and note in usual.summary()
+    assert wrong.violations and wrong.alarms and note not in wrong.summary()
+
+
 @pytest.mark.parametrize("wrong", [-1, 2.5, "many"])
 def test_a_number_of_pairs_that_is_none_is_refused(wrong):
     with pytest.raises(InputError, match="compare must be an integer >= 0"):

@@ -273,6 +273,32 @@ def test_settings_reach_the_agent_and_plans_are_rare_where_states_are_many():
     assert (chosen.explorer, chosen.pooled) == ("plain", True)
 
 
+class Sale(gymnasium.Env):
+    """A surcharge a in [0, 1] costs 0.1 + 0.2a and earns 0.4 + 0.2a, give or take: the second customer buys nothing."""
+
+    def __init__(self):
+        self.observation_space, self.action_space = spaces.Discrete(1), spaces.Box(0.0, 1.0, (1,), np.float64)
+        self.asked = 0
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        surcharge = float(action[0])
+        luck = {0: 0.3, 1: -0.4}.get(self.asked, 0.0) if surcharge else 0.0
+        self.asked += surcharge > 0.0
+        return 0, 0.4 + 0.2 * surcharge + luck, True, False, {"cost": 0.1 + 0.2 * surcharge}
+
+
+def test_noisy_rewards_that_are_declared_do_not_end_the_search_after_a_bad_one():
+    told = {**VALVE, "features": lambda state, action: [0.5, 0.5 * action[0]], "safe_action": [0.0]}
+    told |= {"horizon": 1, "baseline_cost": 0.1}
+    exact, noisy = Sale(), Sale()
+    run(exact, 100, **told)
+    run(noisy, 100, reward_noise=0.3, **told)
+    assert exact.asked == 2 and noisy.asked > 90
+
+
 def test_learn_names_every_option_of_a_bridge_with_its_type_and_default():
     """`learn` forwards them; the three that a Bridge requires may be missing only because `env` may be a Bridge."""
     own, of_bridge = signature(learn), signature(Bridge)

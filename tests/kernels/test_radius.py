@@ -163,6 +163,8 @@ def test_the_unseen_value_radius_gives_a_new_unit_feature_a_bonus_of_twice_the_h
     """H = 3, λ = 0.04: β_v = 2·3·0.2 = 1.2, and ‖x‖ in A^{-1} = I/λ is 5 at first: 6 = 2H."""
     config = SlucbConfig(value_radius="unseen")
     assert value_radius(two_arm_problem(horizon=3), config, 0.04) == pytest.approx([1.2] * 3, rel=1e-15)
+    noisy = two_arm_problem(horizon=3, reward_noise=0.3)  # and twice the error of a mean beyond what was seen: 2·0.3
+    assert value_radius(noisy, config, 0.04) == pytest.approx([1.8] * 3, rel=1e-15)
 
 
 def test_the_union_is_over_steps_and_constraints():

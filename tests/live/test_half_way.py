@@ -149,7 +149,10 @@ def test_an_entry_that_was_interrupted_is_not_applied_again(monkeypatch):
 def test_states_that_cannot_be_saved_do_not_make_a_record_fail(caplog):
     shop = Shop(key=lambda state: state["number"])
     advisor = played(
-        shop, lambda number: {"number": number}, config=SlucbConfig(backup="lean", replan="on-growth"), snapshot_every=1
+        shop,
+        lambda number: {"number": number, "list": []},
+        config=SlucbConfig(backup="lean", replan="on-growth"),
+        snapshot_every=1,
     )
     assert advisor.status().outcomes == 3
     assert "no snapshot could be saved" in caplog.text

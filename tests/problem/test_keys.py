@@ -42,12 +42,16 @@ PLAIN = {
     "scalar array": np.array(2.5),
     "big-endian array": np.array([1, 2], dtype=">i2"),
     "tuple with an array": (np.arange(3, dtype=np.uint8), "x"),
+    "dictionary": {"place": np.array([0.1, 2.0]), "inner": {"x": (1, None)}, "a": "é"},
+    "empty dictionary": {},
 }
 
 
 def same(one, two):
     if isinstance(one, tuple):
         return type(two) is tuple and len(one) == len(two) and all(map(same, one, two))
+    if isinstance(one, dict):
+        return type(two) is dict and one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
     if isinstance(one, np.ndarray):
         return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
     return type(one) is type(two) and one == two

@@ -1,5 +1,6 @@
 """The pages as a site: all of them are in its navigation, it builds without a warning, and search finds words."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -23,6 +24,22 @@ def test_warnings_count_when_the_site_is_built():
     """MkDocs counts warnings for --strict only if it logs them."""
     recipe = re.search(r"^docs:.*\n(\t.*\n)+", (ROOT / "Makefile").read_text(), flags=re.MULTILINE).group()
     assert "--strict" in recipe and "--quiet" not in recipe and " -q" not in recipe
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("a_0(s), 2σ_r and ‖e‖²_A", "a<sub>0</sub>(s), 2σ<sub>r</sub> and ‖e‖²<sub>A</sub>"),
+        ("A_{h,s} of V_h^k in R^d", "A<sub>h,s</sub> of V<sub>h</sub><sup>k</sup> in R<sup>d</sup>"),
+        ("λ_jI, r_j², A^(−1/2)", "λ<sub>j</sub>I, r<sub>j</sub>², A<sup>−1/2</sup>"),
+        ("Σ_{j: s'_j = s'}", "Σ<sub>j: s'<sub>j</sub> = s'</sub>"),
+        ("baseline_cost, <code>a_0</code>, phi_0", "baseline_cost, <code>a_0</code>, phi_0"),
+        ('<a href="x_0">1_000 max_episode_steps</a>', '<a href="x_0">1_000 max_episode_steps</a>'),
+    ],
+)
+def test_indices_and_powers_are_set_beside_the_line_but_names_are_not(monkeypatch, written, shown):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    assert importlib.import_module("docs_hook").with_indices(written) == shown
 
 
 @pytest.mark.slow

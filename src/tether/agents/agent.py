@@ -153,7 +153,7 @@ def value_origin(config: LeastSquaresConfig) -> Origin:
 
 
 def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> Array:
-    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ, a number as it is, or Theorem 1's second term.
+    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ + 2σ_r, a number as it is, or Theorem 1's second term.
 
     Its c_β is the caller's. "mixture" follows the data (`kernels.radius.value_radius_at`), so that what is returned for
     it is not used.
@@ -165,7 +165,7 @@ def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> 
             "r + V(s') contain estimates of the learner's own. Use value_radius='remaining'."
         )
     if wanted == "unseen":
-        return np.full(horizon, 2.0 * horizon * np.sqrt(ridge))
+        return np.full(horizon, 2.0 * horizon * np.sqrt(ridge) + 2.0 * problem.reward_noise)
     if wanted in ("remaining", "mixture"):
         return np.arange(horizon, 0, -1, dtype=np.float64) + 2.0 * problem.reward_noise
     if not isinstance(wanted, str):

@@ -61,8 +61,8 @@ class SlucbConfig(LeastSquaresConfig):
             "classical" are guarantees; a number is tuned, forfeits the guarantee, and every decision says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
             in the regression target is at most the value of the remaining steps; 2σ_r more where rewards are noisy.
-            "unseen" is 2H√λ: a unit feature in a direction that was never seen gets a bonus of 2H, and what was seen is
-            soon taken at its estimate.
+            "unseen" is 2H√λ + 2σ_r: a unit feature in a direction that was never seen gets a bonus of 2H, and what was
+            seen is soon taken at its estimate; where rewards are noisy, at two standard errors above it.
             "theorem" is the paper's c_β dH√log(dT/δ). "mixture", for bandits (H = 1) alone, is a confidence radius of
             the reward regression that follows the data (docs/theory.md section 11). A number counts as tuned.
         cost_ridge: λ of the cost regression; None takes σ²d/B².

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tether.errors import InputError, TetherError, nearest
+from tether.errors import InputError, TetherError, imported, nearest
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
 from tether.records import Array, StarAction, State, Transition
@@ -49,30 +49,27 @@ class Log:
 
 
 def as_log(problem: Problem, log: Any, feature_of_action: FeatureOf | None = None) -> Log:
-    """A Log from Transitions, from columns phi (n, d) (or state and action), cost (n, M), and if known reward, step."""
+    """A Log from Transitions, a file, or columns phi (n, d) (or state and action), cost (n, M), reward and step."""
     if isinstance(log, Log):
         return _checked(problem, log)
+    if isinstance(log, str | Path):
+        return _from_columns(problem, read_columns(Path(log)), feature_of_action, f"{log}: a log")
     if hasattr(log, "columns") and hasattr(log, "to_dict"):  # pandas
         log = {str(name): log[name].to_list() for name in log.columns}
     if isinstance(log, Mapping):
         return _from_columns(problem, log, feature_of_action)
-    if isinstance(log, Iterable) and not isinstance(log, str | Path):
+    if isinstance(log, Iterable):
         transitions = list(log)
         if transitions and all(isinstance(t, Transition) for t in transitions):
             return _from_transitions(problem, transitions)
     raise InputError(
-        "log must be a list of Transitions, a DataFrame, or a mapping with phi (n, d) (or state and action), cost "
-        f"(n, M), and if known reward (n,) and step (n,), but is {type(log).__name__}. Files: read_log(problem, path)."
+        "log must be a file, a list of Transitions, a DataFrame, or a mapping with phi (n, d) (or state and action), "
+        f"cost (n, M), and if known reward (n,) and step (n,), but is {type(log).__name__}."
     )
 
 
-def read_log(problem: Problem, path: Path, feature_of_action: FeatureOf | None = None) -> Log:
-    """A log from an .npz file, from a .csv or .parquet table, or from the folder of `tether audit export`."""
-    return _from_columns(problem, read_columns(path), feature_of_action, f"{path}: a log")
-
-
 def read_columns(path: Path) -> dict[str, Any]:
-    """The columns of such a file or folder, as they are named there; those of a .csv as text."""
+    """The columns of an .npz, .csv or .parquet file, or of an export's folder; those of a .csv as text."""
     readers = {".npz": _read_npz, ".csv": _read_csv, ".parquet": _read_parquet}
     reader = _read_export if path.is_dir() else readers.get(path.suffix.lower())
     if reader is None:
@@ -91,17 +88,17 @@ def _read_npz(path: Path) -> dict[str, Any]:
 
 
 def _read_csv(path: Path) -> dict[str, Any]:
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin UTF-8 with a mark
         rows = list(csv.DictReader(file))
+    if rows and len(rows[0]) == 1 and ";" in next(iter(rows[0])):
+        raise ValueError("its columns are separated by semicolons: write commas between them, and points in numbers")
     if not rows:
         raise ValueError("it has no rows")
     return {name: [row[name] for row in rows] for name in rows[0] if name}
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
+    arrow, parquet = imported("pyarrow", "experiments"), imported("pyarrow.parquet", "experiments")
     try:
         table = parquet.read_table(path)
     except arrow.ArrowException as error:

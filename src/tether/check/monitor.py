@@ -408,8 +408,8 @@ MESSAGES = {
     "the features leave out",
     "norm": "no γ with ‖γ‖ <= B explains the costs. Raise gamma_norm B",
     "shape": "the costs also depend on {extra}, which the features leave out. Add a feature for it",
-    "drift": "the costs of the same features have changed since observation {since} of this step. Start anew with "
-    "reset(why), or make what changed a feature",
+    "drift": "the costs of the same features have changed since {since}. Start anew with reset(why), or make what "
+    "changed a feature",
     "loss": "costs get lost more often where higher ones are expected: of two neighbouring decisions of which one lost "
     "its cost, it was the dearer one in {lost}, so what is left is biased. Find out why, or declare lost='worst-case' "
     "with a cost_range and start anew",
@@ -661,12 +661,12 @@ class Monitor:
             moment.append(sums.moment - sums.mark_moment[place])
         each = extra_evidence(spectrum, np.concatenate(cross), np.concatenate(square), np.concatenate(moment, axis=1))
         count = self._extras.count
-        shape, drift, since = each[:, :count], np.full(len(each), -inf), ["0"] * len(each)
+        shape, drift, since = each[:, :count], np.full(len(each), -inf), [""] * len(each)
         if marks:
             when = log_mean(each[:, count:].reshape(len(each), len(marks), -1))
             when -= [log((mark + 1) * (mark + 2)) for mark in marks]  # Σ 1/((k+1)(k+2)) = 1
             drift = np.logaddexp.reduce(when, axis=1)
-            since = [str(FIRST_MARK * 2 ** marks[int(k)]) for k in when.argmax(axis=1)]
+            since = [f"observation {FIRST_MARK * 2 ** marks[int(k)]} of this step" for k in when.argmax(axis=1)]
         extra = [self._names[int(best)] for best in shape.argmax(axis=1)]
         noise, norm = log_mean(noise_evidence(spectrum, sums.count)), log_mean(norm_evidence(spectrum))
         lost = [self._lost_words(sums, column) for column in range(len(each))]

@@ -2,7 +2,8 @@
 ahead at what safe play would certify."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from math import log as ln
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from tether.check.estimates import estimates
 from tether.check.later import later_effects
 from tether.check.logs import Log, as_log
-from tether.check.monitor import MESSAGES, SCALES, Monitor, log_mean
+from tether.check.monitor import FIRST_MARK, MESSAGES, SCALES, Monitor, log_mean
 from tether.check.report import Finding, Report, judged, unknown
 from tether.errors import InputError, TetherError
 from tether.kernels.bound import examine, fit_costs, limit_lengths
@@ -483,12 +484,18 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
     """The verdict of one of the monitor's tests on the costs."""
     name, alarm, limit = TESTS[test][0], monitor.alarm, monitor.limit
     if alarm is not None and alarm.test in (test, "numbers"):
-        return judged(name, False, str(alarm), MESSAGES[alarm.test].split(". ")[-1].format(extra="it"))
+        what, _, way_out = alarm.message.partition(". ")
+        return judged(name, False, str(replace(alarm, message=what)).rstrip("."), way_out)
     if test == "loss" and monitor.problem.lost == "worst-case":
         return judged(name, True, "not needed: a lost cost counts as the worst within cost_range")
     worst = max(entry[test] for entry in monitor.evidence()[: monitor.problem.constraints])
     numbers = f"log evidence {worst:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
-    words = {"extra": "something", "since": "some earlier one", "lost": "most"}
+    if worst == -inf:  # only drift: its test compares later outcomes of a step with the first ones
+        way_out = (
+            "log or play more; pooled=True (--pooled) takes all steps together, if costs do not depend on the step"
+        )
+        return unknown(name, f"no step has more than {FIRST_MARK} outcomes, too few to tell early from late", way_out)
+    words = {"extra": "something", "since": "an earlier observation", "lost": "most"}
     what, way_out = MESSAGES[test].format(**words).split(". ")
     evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
     if test == "loss":

@@ -35,10 +35,7 @@ def of_problem(spec: str, log: Path | None, json: bool, playing: dict[str, Any],
     if plays_itself:
         report = thing.check(log, **playing, **options)
     else:
-        from tether.check.logs import read_log
-
-        problem = getattr(thing, "problem", thing)
-        report = problem.check(None if log is None else read_log(problem, log), **options)
+        report = getattr(thing, "problem", thing).check(log, **options)
     if json:
         output.print_json({"problem": spec, **report.to_json()})
     elif sys.stdout.isatty():
@@ -55,9 +52,12 @@ def of_study(spec: str, seed: int | None, json: bool) -> bool:
     try:
         study = specs.find(spec).resized(first_seed=seed)
     except InputError as error:
-        if Path(spec).exists() or Path(spec).suffix == ".toml" or not spec.replace(".", "").isidentifier():
+        module = spec.removesuffix(".py")
+        if module == spec and (
+            Path(spec).exists() or spec.endswith(".toml") or not spec.replace(".", "").isidentifier()
+        ):
             raise
-        raise InputError(f"{error} To check a problem of your own, name it in its module: {spec}:problem.") from None
+        raise InputError(f"{error} To check a problem of your own, name it in its module: {module}:problem.") from None
     from tether.check.report import Finding
     from tether.lab.cells import check_study
 

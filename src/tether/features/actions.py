@@ -306,6 +306,11 @@ class ActionRays:
         misfit = np.abs(between - (rows[0] + length * (rows[1:] - rows[0]))).max(axis=1)
         if not (misfit <= AFFINE_TOLERANCE).all():
             ray = int(np.argmax(~(misfit <= AFFINE_TOLERANCE)))
+            if not np.array_equal(self.features.batch(state, [safe, *ends]), rows):  # type: ignore[union-attr]
+                raise InputError(
+                    f"features must not change from one call to the next, but those of state {state!r} do. "
+                    "Leave chance, clocks and counters out of them."
+                )
             raise AssumptionError(
                 f"Assumption 5 needs features that are affine along each ray, but in state {state!r}, on the ray from "
                 f"{safe.tolist()} to {ends[ray].tolist()}, φ at length {length} misses the straight line by "

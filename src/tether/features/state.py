@@ -13,6 +13,9 @@ from tether.errors import AssumptionError, InputError
 from tether.problem.action_sets import NORM_TOLERANCE, real_numbers
 from tether.records import Array, State
 
+SINGLE = float(np.finfo(np.float32).eps)
+"""Rounding of single precision, in which environments give observations: so far outside a range is at its end."""
+
 LARGEST_DIMENSION = 20_000
 """Above this a Gram matrix (d, d) alone takes 3 GB: almost certainly a mistake in the order or the number of bins."""
 
@@ -322,7 +325,8 @@ class OnRange(Features):
     def batch(self, states: Sequence[State]) -> Array:
         """ψ of many vectors: (n, k)."""
         x = as_points(states, self.variables)
-        inside = (x >= self.low) & (x <= self.high)
+        rounding = SINGLE * np.maximum(np.abs(self.low), np.abs(self.high))  # -1.2 in 32 bits lies below -1.2
+        inside = (x >= self.low - rounding) & (x <= self.high + rounding)
         if not inside.all() and self.outside == "error":
             row, column = np.argwhere(~inside)[0]
             raise InputError(

@@ -6,8 +6,11 @@ Its action space becomes the sets D(s) of `tether.features`: a list of actions, 
 import dataclasses
 import warnings
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
+from inspect import Signature, signature
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gymnasium
@@ -39,7 +42,23 @@ REWARD_ROUNDING = 1e-6
 """How far a scaled reward may lie outside [0, 1] before it counts as outside: what single precision rounds away."""
 
 
+OLD_API = "Wrap old environments so that they follow Gymnasium 1.0, or let tether.gym.remote play them: it knows Gym's."
+
+
 # What `env.step` answers, and where the cost of a step is in it: in `info`, in a 6-tuple, or in the user's function.
+
+
+def check_takes(function: Any, what: str, *arguments: str, **named: None) -> None:
+    """Refuse a user's function that cannot be called with these arguments, at the door."""
+    takes: Signature | None = None
+    with suppress(TypeError, ValueError):  # some built-ins do not say what they take
+        takes = signature(function)
+    try:
+        if takes is not None:
+            takes.bind(*arguments, **named)
+    except TypeError as error:
+        asked = ", ".join([*arguments, *(f"{name}=…" for name in named)])
+        raise InputError(f"{what} is called with ({asked}), but cannot be: {error}.") from None
 
 
 class Stepped(NamedTuple):
@@ -58,10 +77,19 @@ def unpack(answer: Any) -> Stepped:
     if not isinstance(answer, tuple) or len(answer) not in (5, 6):
         raise InputError(
             "env.step must return Gymnasium's 5 values, or Safety-Gymnasium's 6 with the cost as the third, but it "
-            f"returned {answer!r}. Wrap old environments so that they follow Gymnasium 1.0."
+            f"returned {answer!r}. {OLD_API}"
         )
     observation, reward, *cost, terminated, truncated, info = answer
-    return Stepped(observation, float(reward), cost[0] if cost else None, bool(terminated), bool(truncated), info)
+    number = nan
+    with suppress(TypeError, ValueError):
+        number = float(reward)
+    if not isfinite(number):
+        raise InputError(
+            f"the reward of a step must be a finite number, but is {reward!r}. Where nothing is earned, give 0."
+        )
+    if not isinstance(info, dict):
+        raise InputError(f"the info of a step must be a dictionary, an empty one if need be, but is {info!r}.")
+    return Stepped(observation, number, cost[0] if cost else None, bool(terminated), bool(truncated), info)
 
 
 def read_cost(
@@ -148,7 +176,7 @@ def list_of_actions(
             )
         features = PerAction(features, listed)
     safe = at(safe_action, example)
-    if not space.contains(safe):
+    if not space.contains(np.asarray(safe, space.dtype) if isinstance(space, spaces.Box) else safe):
         raise InputError(f"the safe action {safe!r} of state {example!r} is not in the action space {space}.")
     if not isinstance(features, ActionFeatures):
         features = features_of_function(features, example, safe)
@@ -278,7 +306,7 @@ class Bridge:
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios; or one per
             constraint.
-        key: observation -> something hashable, for dictionaries and the like.
+        key: observation -> something hashable, for objects of your own that are no dataclasses.
         reset_options: handed to every env.reset.
         names: what people call costs, actions and states, and the units: `tether.Names`.
         problem: what an agent knows.
@@ -328,17 +356,8 @@ class Bridge:
     stamp: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        if not hasattr(self.env, "action_space") or not hasattr(self.env, "step"):
-            raise InputError(f"env must be a Gymnasium environment, but is {self.env!r}: make one with gymnasium.make.")
-        if hasattr(getattr(self.env, "unwrapped", self.env), "num_envs"):
-            raise InputError(
-                "env is a vector of environments that step together: give learn a list of single ones, or a "
-                "SyncVectorEnv, and it plays episodes in all of them at once."
-            )
-        low, high = self.reward_range or (0.0, 1.0)
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise InputError(f"reward_range must be (lo, hi) with lo < hi, both finite, but is {self.reward_range!r}.")
-        self._offset, self._scale = float(low), float(high) - float(low)
+        self._check_given()
+        self._offset, self._scale = _offset_and_scale(self.reward_range)
         steps = self.horizon
         if steps is None:
             steps = getattr(getattr(self.env, "spec", None), "max_episode_steps", None)
@@ -347,7 +366,7 @@ class Bridge:
                 "the horizon H is needed: the environment's spec has no max_episode_steps. Give horizon=…, the number "
                 "of steps after which an episode is cut."
             )
-        observation, info = self.env.reset(seed=0, options=self.reset_options)
+        observation, info = self._reset(0)
         self._example = _own(observation)
         self._masks: dict[StateKey, tuple[Any, ...]] = {}
         self.action_sets = self._make_action_sets()
@@ -393,7 +412,7 @@ class Bridge:
 
     def start(self, seed: int | None = None) -> State:
         """Reset the environment: the first state of an episode."""
-        return self.state_of(*self.env.reset(seed=seed, options=self.reset_options))
+        return self.state_of(*self._reset(seed))
 
     def state_of(self, observation: Any, info: dict[str, Any]) -> State:
         """The state that an observation stands for; remembers which actions are allowed in it."""
@@ -442,7 +461,12 @@ class Bridge:
 
     def transition(self, decision: Decision, stepped: Stepped, action: Any) -> Transition:
         """What `env.step` answered (see `unpack`), as the outcome to observe."""
-        cost = read_cost(self.cost, decision.state, action, stepped)
+        cost, expected = read_cost(self.cost, decision.state, action, stepped), self.problem.constraints
+        if cost is not None and np.size(cost) != expected:
+            raise InputError(
+                f"a step reported the cost {cost}, {np.size(cost)} number(s), but threshold has {expected}: give a "
+                "threshold for each cost, threshold=(…, …), or name those that are limited, cost=…"
+            )
         if self.noise is None and cost is not None and not all(0.0 <= z <= 1.0 for z in np.atleast_1d(cost)):
             raise InputError(
                 f"a cost of {cost} was observed, but noise=None promises costs in [0, 1], for which σ = 1/2 holds: "
@@ -478,6 +502,40 @@ class Bridge:
     def has_rays(self) -> bool:
         """Whether D(s) is a star: a direction and an amount."""
         return isinstance(self.action_sets, BoxRays)
+
+    def _check_given(self) -> None:
+        """Refuse what is no environment, and functions that cannot be called as they will be."""
+        env, features = self.env, self.features
+        if isinstance(env, type) or not hasattr(env, "action_space") or not hasattr(env, "step"):
+            called = f": call it, {env.__name__}()" if isinstance(env, type) else ": make one with gymnasium.make"
+            raise InputError(f"env must be a Gymnasium environment, but is {env!r}{called}.")
+        if not callable(features) and not isinstance(features, PerDirection):
+            raise InputError(
+                "features must be a function (observation, action) -> d numbers, or a builder of tether.features, but "
+                f"are {features!r}."
+            )
+        if not isinstance(features, Features | ActionFeatures | PerDirection):
+            what = "features (of states alone: tether.features.FunctionFeatures)"
+            check_takes(features, what, "observation", "action")
+        for given, what, arguments in (
+            (self.safe_action, "safe_action", ["observation"]),
+            (self.cost, "cost", ["observation", "action", "next_observation", "info"]),
+            (self.baseline_cost, "baseline_cost", ["step", "observation"]),
+        ):
+            if callable(given):
+                check_takes(given, what, *arguments)
+        if hasattr(getattr(env, "unwrapped", env), "num_envs"):
+            raise InputError(
+                "env is a vector of environments that step together: give learn a list of single ones, or a "
+                "SyncVectorEnv, and it plays episodes in all of them at once."
+            )
+        check_takes(env.reset, "env.reset", seed=None, options=None)
+
+    def _reset(self, seed: int | None) -> tuple[Any, dict[str, Any]]:
+        answer = self.env.reset(seed=seed, options=self.reset_options)
+        if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+            raise InputError(f"env.reset must return (observation, info), but it returned {answer!r}. {OLD_API}")
+        return answer
 
     def _make_action_sets(self) -> ActionList | BoxRays:
         space, example = self.env.action_space, self._example
@@ -534,6 +592,16 @@ class Bridge:
                     stacklevel=2,
                 )
         return scaled
+
+
+def _offset_and_scale(reward_range: tuple[float, float] | None) -> tuple[float, float]:
+    """lo and hi − lo of the rewards: 0 and 1 unless given."""
+    low = high = nan
+    with suppress(TypeError, ValueError):
+        low, high = map(float, (0.0, 1.0) if reward_range is None else reward_range)
+    if not -np.inf < low < high < np.inf:
+        raise InputError(f"reward_range must be (lo, hi) with lo < hi, both finite, but is {reward_range!r}.")
+    return low, high - low
 
 
 def _own(observation: Any) -> Any:

@@ -91,6 +91,8 @@ def progress_bar(total: int, wanted: bool | None) -> Iterator[Sequence[Callback]
 
 def check_callbacks(callbacks: Any) -> Sequence[Callback]:
     """Functions, or objects that can be called, refused before the first step."""
+    if callable(callbacks):
+        raise InputError(f"callbacks is a list: callbacks=[{getattr(callbacks, '__name__', '…')}].")
     listed = list(callbacks)
     for callback in listed:
         if not callable(callback):

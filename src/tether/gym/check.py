@@ -1,6 +1,5 @@
 """Check a Bridge by playing it: the safe action, and where you allow it small certified steps, until there is a log."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from tether.agents.agent import LeastSquaresAgent
 from tether.agents.fixed import DefaultAction
 from tether.agents.slucb import SlucbConfig, SlucbQvi
-from tether.check.logs import as_log, read_log
+from tether.check.logs import as_log
 from tether.check.monitor import Monitor
 from tether.check.problem_check import check_problem
 from tether.check.report import Report
@@ -39,12 +38,8 @@ def check_bridge(
     if not (isinstance(plays, int | np.integer) and plays >= 1):
         raise InputError(f"plays must be an integer >= 1, but is {plays!r}.")
     feature_of = lambda state, action: feature_of_action(bridge, state, action)  # noqa: E731
-    if log is None:
-        logged = as_log(bridge.problem, played(bridge, int(plays), explore, seed))
-    elif isinstance(log, str | Path):
-        logged = read_log(bridge.problem, Path(log), feature_of)
-    else:
-        logged = as_log(bridge.problem, log, feature_of)
+    outcomes = played(bridge, int(plays), explore, seed) if log is None else log
+    logged = as_log(bridge.problem, outcomes, feature_of)
     return check_problem(bridge.problem, logged, **options)
 
 

@@ -14,11 +14,12 @@ LEVEL = 0.95
 """Of the interval around the gain."""
 
 WHY_SAFE: dict[Reason, str] = {
-    "only-baseline": "no other action could be certified. A larger gap between τ and the safe cost, a smaller σ or "
-    "gamma_norm, fewer or shared features or more episodes make bounds tighter; a known baseline_cost helps most. "
-    "Finite actions with features of their own need mixtures=True",
+    "only-baseline": "no other action could be certified. Bounds are tighter with a known baseline_cost, which helps "
+    "most, a larger gap between τ and the safe cost, fewer or shared features, more episodes, and with a smaller noise "
+    "σ, gamma_norm or misfit if that is still true. Yes/no costs have cost_kind='bounded'. Finite actions with "
+    "features of their own need mixtures=True",
     "baseline-best": "others were certified, but none was expected to earn more: it may be the best there is, or the "
-    "rewards are not linear in these features",
+    "rewards are not linear in these features, or noisier than the declared reward_noise",
     "alarm": "the declared cost of the safe action contradicts the data: correct baseline_cost, or leave it out",
     "no-slack": "its own cost is not under the threshold (Assumption 2): name a safer action or raise the threshold",
     "warm-up": "its cost was still being measured: play more episodes, or declare baseline_cost",
@@ -73,8 +74,7 @@ class Comparison:
         if high < 0.0:
             return (
                 f"{line}. WARNING: worse than the safe action. It still explores, or its values are not linear in "
-                "these features: play more episodes, lower SlucbConfig(value_radius=…), which touches exploration "
-                "only, or change the features"
+                "these features: play more episodes or change the features, and keep the safe action until then"
             )
         return line if low > 0.0 else f"{line}. No gain is shown"
 

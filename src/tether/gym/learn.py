@@ -32,6 +32,12 @@ from tether.records import Array, Decision, Reason, State, Transition
 
 AgentFactory = Callable[[Problem, np.random.Generator], Agent]
 
+SYMBOLS = {
+    "phi": "features", "a_0": "safe_action", "tau": "threshold", "sigma": "noise", "delta": "confidence",
+    "H": "horizon", "K": "episodes", "B": "gamma_norm", "epsilon": "misfit", "rho": "drift", "eta": "exceedance",
+}  # fmt: skip
+"""What the docs write as a symbol, and somebody may write as an argument."""
+
 VALUE_RIDGE = 1e-8
 """λ of the value regression where `learn` chooses it, about √(rounding): a direction of length 10⁻⁴ counts as seen."""
 
@@ -124,7 +130,7 @@ def learn(
         cost_range: (lowest, highest) cost, or one such pair per constraint.
         reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
-        key: observation -> something hashable, for dictionaries and the like.
+        key: observation -> something hashable, for objects of your own that are no dataclasses.
         reset_options: handed to every env.reset.
         names: what people call costs, actions and states, and the units: `tether.Names`.
         mixtures: RSLUCB-QVI instead of SLUCB-QVI: plays an action with a probability, and bounds the *expected* cost
@@ -147,9 +153,13 @@ def learn(
     Ctrl-C returns what was learned so far, with `interrupted=True`.
     """
     bridge = _bridge(locals())
+    if not (isinstance(seed, int | np.integer) and seed >= 0):
+        raise InputError(f"seed must be an integer >= 0, but is {seed!r}.")
     if check:
         bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    if not isinstance(config, SlucbConfig | None):
+        raise InputError(f"config must be a tether.SlucbConfig(…), but is {config!r}.")
     if agent is None:
         learner = default_agent(bridge, rng, mixtures=mixtures, stationary=stationary, config=config)
     elif mixtures or stationary or config is not None:
@@ -213,6 +223,8 @@ def _several(env: Any) -> list[Any]:
     several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
     if not several:
         raise InputError("env is an empty list: give at least one environment.")
+    if len({id(one) for one in several}) < len(several):
+        raise InputError("env lists one environment twice, whose episodes would mix: make one for each place.")
     return several
 
 
@@ -220,10 +232,15 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     """The environment, of several the first, as a problem, from the arguments of `learn`."""
     allowed = signature(learn).parameters
     for name in given["misspelt"]:
-        raise TypeError(f"learn() got an unexpected keyword argument {name!r}{nearest(name, list(allowed)[:-1])}")
+        raise TypeError(
+            f"learn() got an unexpected keyword argument {name!r}{nearest(SYMBOLS.get(name, name), list(allowed)[:-1])}"
+        )
     env, names = given["env"], [one.name for one in fields(Bridge) if one.init and one.name != "env"]
     declared = {name: given[name] for name in names if given[name] is not allowed[name].default}
     if not isinstance(env, Bridge):
+        missing = ", ".join(f"{name}=…" for name in ("features", "safe_action", "threshold") if given[name] is None)
+        if missing:
+            raise TypeError(f"learn() needs {missing}: see help(tether.learn), or docs/own-environment.md.")
         return Bridge(_several(env)[0], **declared)
     if declared:
         raise InputError(f"env is a Bridge already, so {sorted(declared)} belong to the Bridge, not to learn.")

@@ -99,15 +99,16 @@ class LearningResult:
             f"safe action played: {safe[early].mean():.0%} of steps at first, {safe[late].mean():.0%} at the end",
             f"{self.bounds}: largest certified bound {self._largest(self.bound)}, τ = "
             f"{self._largest(np.array([self.problem.threshold]))}",
-            f"largest observed (noisy) cost {self._largest(self.cost)}; {self.violations} steps observed over τ",
+            f"largest observed (noisy) cost {self._largest(self.cost)}; {self._over()}",
         ]
         if self.bridge.odd_rewards:
             lines.append(f"{self.bridge.odd_rewards} rewards lay outside reward_range: learning may suffer, safety not")
         if self.is_baseline.all():
-            most = max(self.reasons, key=lambda reason: self.reasons[reason])
-            lines.append(f"WARNING: only the safe action was played: {WHY_SAFE.get(most, most)}")
+            lines.append(f"WARNING: only the safe action was played: {self._why_safe()}")
         elif self.comparison is not None:
             lines.append(self.comparison.describe())
+            if safe[late].mean() > 0.99 and self.comparison.interval[0] <= 0.0:
+                lines.append(f"WARNING: at the end hardly anything but the safe action was played: {self._why_safe()}")
         lines += [f"ALARM: {alarm}" for alarm in self.alarms]
         return "\n".join(lines)
 
@@ -156,6 +157,19 @@ class LearningResult:
         share.set(ylim=(-0.02, 1.02))
         self._plot_gain(gain)
         return figure
+
+    def _over(self) -> str:
+        """How many steps were observed over τ, and what that says about the bounds."""
+        over = f"{self.violations} step{'s' if self.violations != 1 else ''} observed over τ"
+        if not self.violations or self.alarms or self.bounds == "realised cost":
+            return over
+        return f"{over}, noise included; bounds are on the mean"
+
+    def _why_safe(self) -> str:
+        """Why the safe action was played: a failed test, which is final, or the most frequent reason."""
+        known = [reason for reason in self.reasons if reason in WHY_SAFE] or list(self.reasons)
+        most = "tripped" if "tripped" in known else max(known, key=lambda reason: self.reasons[reason])
+        return WHY_SAFE.get(most, most)
 
     def _plot_gain(self, axes: Any) -> None:
         axes.set(title="return over the safe action")

@@ -140,15 +140,18 @@ def check_norms(features: Array, limit: float, where: object) -> None:
     if not worst <= limit * (1.0 + NORM_TOLERANCE):
         raise AssumptionError(
             f"Assumption 4 needs ‖φ(s, a)‖ <= {limit:.6g}, but {where} has a feature of norm {worst:.6g}. "
-            f"Divide all features by {worst:.6g}, or declare feature_norm={worst:.6g} if that is intended."
+            f"Divide all features by the largest norm that any state can have, at least {worst:.6g}, or declare it: "
+            f"feature_norm={worst:.6g} or more."
         )
 
 
 def check_origin(costs: Array, error: Array, where: object) -> None:
     """A linear cost is 0 at φ = 0: a safe action there must be declared to cost 0, up to e + ε (M,); costs (H, M)."""
     if not (np.abs(costs) <= error).all():  # unknown costs are NaN
+        known = costs[np.isfinite(costs)]
+        declared = f"is declared to cost up to {np.abs(known).max():.6g}" if known.size else "has no declared cost"
         raise AssumptionError(
             f"Assumption 2 needs a safe action with a known cost, but φ(s, a_0(s)) is zero at {where}. Linear costs "
-            f"are 0 there, and a_0 is declared to cost {costs.tolist()}. Declare baseline_cost 0 if so; else append a "
-            "constant feature, so that every action has a non-zero one."
+            f"are 0 there, and a_0 {declared}. Declare baseline_cost 0 if so; else append a constant feature, so that "
+            "every action has a non-zero one."
         )

@@ -1,4 +1,4 @@
-"""What identifies a state: numbers, strings, arrays, dataclasses and tuples of them, and the way back from a key."""
+"""What identifies a state: numbers, strings, arrays, dataclasses, tuples and dictionaries of them; and the way back."""
 
 import copy
 from dataclasses import fields, is_dataclass
@@ -9,12 +9,14 @@ import numpy as np
 from tether.errors import InputError
 from tether.records import State, StateKey
 
-ARRAY = "array"
+ARRAY, NAMED = "array", "dict"
 PLAIN = (bool, int, str, bytes, type(None))
+GIVE_A_KEY = "give key=…, a function from a state to something hashable, such as a tuple of its numbers."
 
 
 def content_key(state: State) -> StateKey:
-    """A hashable identity: the state itself, an array's content, or a dataclass's fields with the class's name."""
+    """A hashable identity: the state itself, the content of an array or a dictionary, or a dataclass's fields with the
+    class's name."""
     if type(state) is int or type(state) is str:  # by far the most frequent
         return state
     if isinstance(state, np.generic):
@@ -26,14 +28,16 @@ def content_key(state: State) -> StateKey:
     if isinstance(state, np.ndarray):
         if state.dtype.kind not in "biufcSU":
             raise InputError(
-                f"state {state!r} is an array of {state.dtype}, whose content identifies nothing: "
-                "pass key=..., a function from a state to something hashable, to Problem."
+                f"state {state!r} is an array of {state.dtype}, whose content identifies nothing: {GIVE_A_KEY}"
             )
         if np.ma.is_masked(state):
             raise InputError(f"state {state!r} is masked: what was not observed identifies nothing.")
         if state.dtype.kind in "fc" and not np.isfinite(state).all():
             raise InputError(f"state {state!r} is not finite.")
         return (ARRAY, state.dtype.str, state.shape, state.tobytes())
+    if isinstance(state, dict) and all(type(name) is str for name in state):
+        names = sorted(state)
+        return (NAMED, tuple(names), tuple(content_key(state[name]) for name in names))
     if is_dataclass(state) and not isinstance(state, type):
         values = (content_key(getattr(state, field.name)) for field in fields(state))
         return (f"{type(state).__module__}.{type(state).__qualname__}", *values)
@@ -47,16 +51,16 @@ def hashable(key: Any, what: str) -> StateKey:
     try:
         hash(key)
     except TypeError:
-        raise InputError(
-            f"{what} of type {type(key).__name__} is not hashable: "
-            "pass key=..., a function from a state to something hashable, to Problem."
-        ) from None
+        raise InputError(f"{what} of type {type(key).__name__} is not hashable: {GIVE_A_KEY}") from None
     checked: StateKey = key
     return checked
 
 
 def is_plain(state: State) -> bool:
-    """Whether `rebuilt(content_key(state))` is this state: finite numbers, arrays, strings, bytes, tuples of them."""
+    """Whether `rebuilt(content_key(state))` is this state: finite numbers, arrays, strings, bytes; tuples and
+    dictionaries of them."""
+    if type(state) is dict:
+        return all(type(name) is str and is_plain(entry) for name, entry in state.items())
     if isinstance(state, tuple):
         # a named tuple would come back as a plain one
         return type(state) is tuple and all(is_plain(entry) for entry in state)
@@ -73,6 +77,8 @@ def rebuilt(key: Any) -> State:
     if len(key) == 4 and key[0] == ARRAY and isinstance(key[3], bytes):
         _, kind, shape, data = key
         return np.ndarray(shape, np.dtype(kind), buffer=data)
+    if len(key) == 3 and key[0] == NAMED and isinstance(key[1], tuple) and isinstance(key[2], tuple):
+        return dict(zip(key[1], map(rebuilt, key[2]), strict=True))
     return tuple(rebuilt(entry) for entry in key)
 
 

@@ -97,9 +97,10 @@ class Problem:
         gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
         feature_norm: the limit on ‖φ‖, 1 in the paper.
         states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
-        key: state -> hashable identity, for states that are neither hashable, arrays nor dataclasses.
+        key: state -> hashable identity, for states that are neither hashable, arrays, dictionaries nor dataclasses.
         state_of: the way back, key -> state. Only needed to save an agent with a lean backup whose states are not
-            numbers, strings, bytes, arrays or tuples of them: for a dataclass, `lambda key: Position(*key[1:])`.
+            numbers, strings, bytes, arrays, or tuples and dictionaries of them: for a dataclass,
+            `lambda key: Position(*key[1:])`.
         gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
         tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
         lost: what a cost that was never measured counts as. "at-random": nothing, which is right only if losing it did
@@ -267,7 +268,7 @@ class Problem:
             settle(self, noise=tuple(noise))
 
     def check(self, log: Any = None, **options: Any) -> "Report":
-        """Test every assumption that can be tested: a printable Report. `log`: Transitions or arrays, if there are any.
+        """Test every assumption that can be tested: a printable Report. `log`: Transitions, a table or a file, if any.
 
         Options, as in `tether.check.problem_check.check_problem`: states, steps, level, pooled, randomised, rng.
         """
@@ -318,7 +319,7 @@ class Problem:
         return float(reward)
 
     def key_of(self, state: State) -> StateKey:
-        """A hashable identity: the state itself, an array's content, a dataclass's fields, or `key(state)`."""
+        """A hashable identity: the state itself, its content, a dataclass's fields, or `key(state)`."""
         return content_key(state) if self.key is None else hashable(self.key(state), f"key({state!r})")
 
     def kept(self, state: State) -> State:
@@ -549,6 +550,8 @@ def load_name(spec: str, folder: Path | None = None) -> Any:
     """What module:name names. Modules are looked for in `folder` first (the current one unless given), as `python -m`
     does."""
     module_name, _, path = spec.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        raise InputError(f"{spec!r} names a file: in its folder, name the module, {Path(module_name).stem}:{path}.")
     place = "" if folder is None else str(folder)
     if place not in sys.path:
         sys.path.insert(0, place)
