@@ -743,7 +743,9 @@ class Advisor:
         grown: of equal rows it takes as many as the log does not hold yet. All rows are checked before any is taken.
         """
         data = OldData(features, costs, rewards, steps, seen_states, next_states)
-        drafts = warm_start_drafts(self._store, self.problem, self.states, data, duplicates, source)
+        self.sync()
+        waits = bool(self._replica.learner.batches)
+        drafts = warm_start_drafts(self._store, self.problem, self.states, data, duplicates, source, waits)
         appended = append_in_turn(self._store, drafts)
         self.sync()
         taken = sum(len(each.entry.body["rows"]) for each in appended if each.fresh)

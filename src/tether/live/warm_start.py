@@ -67,9 +67,12 @@ COLUMNS = tuple(OldData.__dataclass_fields__)
 
 
 def warm_start_drafts(
-    store: Store, problem: Problem, states: StateCodec, data: OldData, duplicates: Duplicates, source: str
+    store: Store, problem: Problem, states: StateCodec, data: OldData, duplicates: Duplicates, source: str, waits: bool
 ) -> list[Draft]:
-    """What a warm start writes into the log, or an InputError that names the first row that cannot be used."""
+    """What a warm start writes into the log, or an InputError that names the first row that cannot be used.
+
+    `waits` says whether the log holds a warm start that was cut short.
+    """
     if duplicates not in get_args(Duplicates):
         raise InputError(f"duplicates is one of {', '.join(map(repr, get_args(Duplicates)))}, not {duplicates!r}.")
     _refuse_drift(problem)
@@ -88,7 +91,7 @@ def warm_start_drafts(
             "27 accidents in 30 trials of one setting would count as one in two. Pass duplicates='keep', or 'new' to "
             "take of a table what the log does not hold yet."
         )
-    return _drafts(store, _keyed(_without_duplicates(rows, duplicates)), duplicates, source)
+    return _drafts(store, _keyed(_without_duplicates(rows, duplicates)), duplicates, source, waits)
 
 
 def _yes_or_no(rows: list[Measured]) -> bool:
@@ -102,7 +105,7 @@ def keyed_drafts(
 ) -> list[Draft]:
     """The same for single rows that have names of their own; those whose name the log holds are skipped."""
     _refuse_drift(problem)
-    return _drafts(store, {key: _row(problem, states, row) for key, row in data.items()}, "new", source)
+    return _drafts(store, {key: _row(problem, states, row) for key, row in data.items()}, "new", source, waits=True)
 
 
 def _refuse_drift(problem: Problem) -> None:
@@ -274,14 +277,14 @@ def plainly_spelled(state: Any) -> Any:
     return int(state) if isinstance(state, float) and state.is_integer() else state
 
 
-def _drafts(store: Store, keyed: dict[str, Measured], duplicates: Duplicates, source: str) -> list[Draft]:
+def _drafts(store: Store, keyed: dict[str, Measured], duplicates: Duplicates, source: str, waits: bool) -> list[Draft]:
     """Rows that the log does not hold, in entries of a readable size.
 
     A batch is named by all rows that were handed in, so that a call that was cut short and is made again completes what
     it began; one with more rows completes that, too.
     """
     known, batch = _known(store, keyed, duplicates), _digest(canonical(list(keyed)))
-    completes = _cut_short(store, keyed, batch) if known else ()
+    completes = _cut_short(store, keyed, batch) if known and waits else ()
     keys, drafts = [key for key in keyed if key not in known], []
     for first in range(0, max(len(keys), bool(completes)), ROWS_PER_ENTRY):
         part, last = keys[first : first + ROWS_PER_ENTRY], first + ROWS_PER_ENTRY >= len(keys)
