@@ -1417,6 +1417,12 @@ LIVE_USE = (
         f"{LIVE}/test_odd_values.py::test_what_is_masked_was_not_measured",
     ),
     Fault(
+        "agents: sums that a Ctrl-C has left half-way certify",
+        "agent:LeastSquaresAgent.check_whole",
+        never("self.half_way"),
+        "tests/agents/test_agent.py::test_an_agent_that_was_interrupted_half_way_does_not_go_on",
+    ),
+    Fault(
         "agents: a coarse key lends one state the bounds of another",
         "agent:LeastSquaresAgent._recall",
         never("self.problem.key is not None"),
