@@ -934,6 +934,12 @@ LEAN_PLANS = (
         "tests/gym/test_user_functions.py::test_what_is_played_is_what_was_certified_or_nothing",
     ),
     Fault(
+        "bridge: what is rounded counts as what was certified",
+        "bridge:BoxRays.played",
+        swap("abs(length - chosen.length) > SAME_LENGTH", "False"),
+        "tests/gym/test_user_functions.py::test_what_is_rounded_counts_as_what_was_played",
+    ),
+    Fault(
         "bridge: arrays within a dictionary stay the environment's",
         "bridge:_own",
         swap("{name: _own(part) for name, part in observation.items()}", "observation.copy()"),
