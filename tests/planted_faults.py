@@ -936,7 +936,7 @@ LEAN_PLANS = (
     Fault(
         "bridge: what is rounded counts as what was certified",
         "bridge:BoxRays.played",
-        swap("abs(length - chosen.length) > SAME_LENGTH", "False"),
+        swap("abs(along - chosen.length * whole) <= SAME_LENGTH * whole", "True"),
         "tests/gym/test_user_functions.py::test_what_is_rounded_counts_as_what_was_played",
     ),
     Fault(

@@ -230,8 +230,9 @@ class BoxRays(ActionRays):
         """The ray and the length of an action that was rounded."""
         safe, ends = self.points(state)
         ray = ends[chosen.ray] - safe
-        length = float((np.asarray(action, dtype=np.float64).reshape(-1) - safe) @ ray / (ray @ ray))
-        return replace(chosen, length=length) if abs(length - chosen.length) > SAME_LENGTH else chosen
+        along, whole = float((np.asarray(action, dtype=np.float64).reshape(-1) - safe) @ ray), float(ray @ ray)
+        is_met = abs(along - chosen.length * whole) <= SAME_LENGTH * whole
+        return chosen if is_met else replace(chosen, length=along / whole)
 
     def _check_inside(self, point: Array, state: State, what: str) -> None:
         if not ((point >= self.low) & (point <= self.high)).all():
