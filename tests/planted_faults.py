@@ -958,6 +958,12 @@ LEAN_PLANS = (
         "tests/gym/test_user_functions.py::test_what_is_played_is_what_was_certified_or_nothing",
     ),
     Fault(
+        "bridge: what is rounded counts as what was certified",
+        "bridge:BoxRays.played",
+        swap("abs(along - chosen.length * whole) <= SAME_LENGTH * whole", "True"),
+        "tests/gym/test_user_functions.py::test_what_is_rounded_counts_as_what_was_played",
+    ),
+    Fault(
         "bridge: arrays within a dictionary stay the environment's",
         "bridge:_own",
         swap("{name: _own(part) for name, part in observation.items()}", "observation.copy()"),
@@ -1457,6 +1463,12 @@ LIVE_USE = (
         "agent:as_numbers",
         never("is_masked(value)"),
         f"{LIVE}/test_odd_values.py::test_what_is_masked_was_not_measured",
+    ),
+    Fault(
+        "agents: sums that a Ctrl-C has left half-way certify",
+        "agent:LeastSquaresAgent.check_whole",
+        never("self.half_way"),
+        "tests/agents/test_agent.py::test_an_agent_that_was_interrupted_half_way_does_not_go_on",
     ),
     Fault(
         "agents: a coarse key lends one state the bounds of another",

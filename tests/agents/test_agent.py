@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tether.agents.certified import certified_set
 from tether.agents.lsvi import LsviConfig, LsviUcb
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
@@ -124,6 +125,43 @@ def test_an_outcome_is_counted_once():
     np.testing.assert_array_equal(agent.values.factor, factor)
     np.testing.assert_array_equal(agent.costs.moment, moment)
     assert agent.data_version == 1
+
+
+@pytest.mark.parametrize("ends", ["observe", "lose", "act"])
+def test_an_agent_that_was_interrupted_half_way_does_not_go_on(ends, monkeypatch, tmp_path):
+    """Three outcomes take effect at once, and a Ctrl-C comes with the second: the third would be missing for ever."""
+    agent = SlucbQvi(two_arm_problem(horizon=1, misfit=0.01))
+    first, second, third = (agent.act(0, 0) for _ in range(3))
+    for decision in (second, third):
+        agent.observe(decision.outcome(reward=0.5, cost=0.2))
+    counted = []
+
+    def interrupted(*given):
+        counted.append(given)
+        if len(counted) == 2 or ends == "act":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(agent, "learn_cost" if ends != "act" else "_show_blocks", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        if ends == "observe":
+            agent.observe(first.outcome(reward=0.5, cost=0.2))
+        elif ends == "lose":
+            agent.lose(first.id)
+        else:
+            agent.act(0, 0)
+    monkeypatch.undo()
+    other = agent.problem.look_up(0)
+    for go_on in (
+        lambda: agent.act(0, 0),
+        lambda: agent.peek(0, 0),
+        lambda: agent.propose(0, 0, other),
+        lambda: agent.observe(replace(first.outcome(reward=0.5, cost=0.2), decision_id=None)),
+        lambda: agent.withdraw(third.id),
+        lambda: agent.save(tmp_path / "agent.tether"),
+        lambda: certified_set(agent, 0, 0),
+    ):
+        with pytest.raises(InputError, match="interrupted half-way"):
+            go_on()
 
 
 def test_an_outcome_of_another_step_is_refused():

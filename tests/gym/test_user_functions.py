@@ -97,3 +97,34 @@ def test_what_is_played_is_what_was_certified_or_nothing():
     ends[0] = np.array([[-2.0]])
     with pytest.raises(InputError, match=r"certified with φ.*the same answer"):
         rays.env_action(chosen)
+
+
+class Coarse(gymnasium.Env):
+    """The cost rises from 0.1 by 0.9 over 16 units, in numbers whose last digit may be one of them."""
+
+    observation_space = spaces.Discrete(1)
+
+    def __init__(self, dtype, low):
+        self.action_space, self.low = spaces.Box(low, low + 16, (1,), dtype), low
+        self.rng, self.true = np.random.default_rng(0), []
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        amount = (float(action[0]) - self.low) / 16
+        self.true.append(0.1 + 0.9 * amount)
+        return 0, amount, False, False, {"cost": self.true[-1] + 0.002 * self.rng.choice([-1, 1])}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low"), [(np.float16, 1000.0), (np.float32, 2.0**26), (np.float32, 0.0), (float, 2.0**26)]
+)
+def test_what_is_rounded_counts_as_what_was_played(dtype, low):
+    """Actions are rounded toward a_0. Counted as costs of the point that was certified, theirs led to 0.52 and 1.0."""
+    env, told = Coarse(dtype, low), TOLD | {"safe_action": np.array([low]), "baseline_cost": 0.1, "gamma_norm": 3.0}
+    told |= {"features": lambda s, a: np.array([0.7, 0.7 * (float(a[0]) - low) / 16]), "noise": 0.002}
+
+    learn(env, horizon=1, episodes=600, compare=0, progress=False, watch=False, **told)
+    assert max(env.true) <= 0.5
+    assert max(env.true) > 0.45 or np.spacing(dtype(low)) > 1.0, "of rays of two points nothing can be learned"

@@ -365,6 +365,15 @@ class LeastSquaresAgent:
         self.planned_growth = np.full((3, stages), -np.inf)
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
         self.time: float | None = None  # of the decision at hand, if that was said
+        self.half_way = False  # something was begun and not finished, by a Ctrl-C, say
+
+    def check_whole(self) -> None:
+        """Refuse to go on with sums that an exception has left half-way: a cost may count without what it is off by."""
+        if self.half_way:
+            raise InputError(
+                "an outcome or a decision was interrupted half-way, so that what bounds rest on is not complete: go on "
+                "with a saved state (restore), or with a new agent."
+            )
 
     def relabel(self, cost: Origin, value: Origin) -> None:
         """What evidence says of both radii from now on: for those who scale the radii of an agent that they hold."""
@@ -658,6 +667,7 @@ class LeastSquaresAgent:
 
     def _answer(self, step: int, state: State) -> tuple[Decision, KnownState]:
         check_step(step, self.problem.horizon)
+        self.check_whole()
         known, slot = self._recall(state)
         if self.plan_version < 0:
             self.plan()
@@ -674,6 +684,7 @@ class LeastSquaresAgent:
         actions are drawn, `coin` in [0, 1) picks one; without it the agent draws from its own stream.
         """
         check_step(step, self.problem.horizon)
+        self.check_whole()
         if known is None:
             known = self.look_up(state)
         else:
@@ -695,9 +706,12 @@ class LeastSquaresAgent:
         self, id: Any, step: int, feature: ArrayLike, since: float | None = None, *, is_baseline: bool = False
     ) -> None:
         """A decision with this feature (d,) is played, made at the time `since` if that is known."""
+        self.check_whole()
+        self.half_way = True
         at = 0.0 if self.blocks is None else self.blocks.tick(since)
         self.order.expect(id, step, np.array(feature), since, is_baseline, at)  # kernels want an array of their own
         self._show_blocks()
+        self.half_way = False
 
     def _show_blocks(self) -> None:
         """Let bounds rest on the best block of outcomes, as old as it is now."""
@@ -888,6 +902,7 @@ class LeastSquaresAgent:
         """
         t = transition
         check_step(t.step, self.problem.horizon)
+        self.check_whole()
         check_decision(t, self.order)
         reward, costs = checked_reward(t.reward), checked_costs(t.cost, self.problem, needed=self.rules.penalty != 0.0)
         feature, at = checked_feature(t.feature, self.problem), self._time_of(t)
@@ -898,6 +913,7 @@ class LeastSquaresAgent:
         numbers[0] = reward
         if costs is not None and self.rules.penalty != 0.0:
             numbers[1:] = costs
+        self.half_way = True
         observe(self.costs, self.values, self.rules, stage, feature, numbers, next_slot, self.scratch.vectors)
         # a fact holds whenever it comes, but guesses of bounded costs rest on it, and must not know what came before it
         in_turn, now = (None, fact) if self.likelihoods is None else (fact, None)
@@ -905,6 +921,7 @@ class LeastSquaresAgent:
         due = self._take_effect([outcome] if t.decision_id is None else self.order.settle(t.decision_id, outcome))
         if now is not None:
             self.remember(stage, *now)
+        self.half_way = False
         return due
 
     def _time_of(self, t: Transition) -> float | None:
@@ -923,11 +940,20 @@ class LeastSquaresAgent:
 
     def lose(self, decision_id: Any) -> list[CostOutcome]:
         """The outcome of this decision will never come: it counts as `Problem.lost` says. Returns what takes effect."""
-        return self._take_effect(self.order.lose(decision_id))
+        return self._settled(decision_id, self.order.lose)
 
     def withdraw(self, decision_id: Any) -> list[CostOutcome]:
         """Forget a decision that was never played, so that nothing waits for it. Returns what takes effect."""
-        return self._take_effect(self.order.withdraw(decision_id))
+        return self._settled(decision_id, self.order.withdraw)
+
+    def _settled(self, decision_id: Any, settle: Callable[[Any], list[CostOutcome]]) -> list[CostOutcome]:
+        """No outcome of this decision will come; returns what takes effect."""
+        self.check_whole()
+        self.order.expected(decision_id)
+        self.half_way = True
+        due = self._take_effect(settle(decision_id))
+        self.half_way = False
+        return due
 
     def _take_effect(self, outcomes: list[CostOutcome]) -> list[CostOutcome]:
         """Add the costs of outcomes whose turn has come."""
@@ -1032,6 +1058,7 @@ class LeastSquaresAgent:
         """Write everything that the future depends on, in one file (or buffer) without pickle; atomic on a crash."""
         from tether.agents import state_file  # loads pydantic, which takes longer than all the rest
 
+        self.check_whole()
         manifest = {
             "kind": self.kind,
             "config": asdict(self.config),

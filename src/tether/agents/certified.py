@@ -88,6 +88,7 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     """The set A_h^k(s) of Eq. (9), from all that the agent has observed so far, by the kernels of its own planning."""
     problem, rules = agent.problem, agent.rules
     check_step(step, problem.horizon)
+    agent.check_whole()
     known, stage = agent.look_up(state), agent.stage_of(step)
     actions, count, constraints = known.actions, len(known.actions.endpoints), problem.constraints
     tables = tables_of([actions], known.baseline_cost[None, step], np.array([known.final_reward]))

@@ -3,11 +3,10 @@
 Its action space becomes the sets D(s) of `tether.features`: a list of actions, or rays inside a box.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
 from inspect import Signature, signature
 from math import isfinite, nan
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, at
 from tether.features.state import Features
-from tether.problem.action_sets import ActionSet, is_masked, real_numbers
+from tether.problem.action_sets import ActionSet, feature_of, is_masked, real_numbers
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
@@ -34,6 +33,9 @@ CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any
 
 BOUNDED_NOISE = 0.5
 """σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""
+
+SAME_LENGTH = 1e-6
+"""How far the length that is played may lie from the certified one before it is counted as what it is."""
 
 SAME_FEATURE = 1e-6
 """How far φ of an action may lie from what was certified, as a part of `feature_norm`: what rounding makes of it."""
@@ -186,8 +188,10 @@ def list_of_actions(
 class BoxRays(ActionRays):
     """Rays inside a Box of actions; actions are rounded toward the safe one, so that no length is exceeded.
 
-    A ray along several coordinates is met up to the last digit of the box's type only: an action in 32 bits may lie
-    beside it by 6e-8 of a coordinate, which no bound counts. Where that matters, declare a misfit.
+    An action has the digits of the box's type only, so that it may lie before the point that was certified: where that
+    is more than a millionth of the ray, `transition` counts the cost as one of the length that was played. Beside a ray
+    along several coordinates it may lie by 6e-8 of a coordinate in 32 bits, and by 5e-4 in 16, which no bound counts:
+    where that matters, declare a misfit.
     Without targets there are two rays per coordinate, from the safe action to the two walls of the box.
     """
 
@@ -249,6 +253,14 @@ class BoxRays(ActionRays):
         rounded[farther] = np.nextafter(rounded[farther], safe[farther].astype(self.space.dtype))
         inside: Array = np.clip(rounded.reshape(self.space.shape), self.space.low, self.space.high)
         return inside
+
+    def played(self, state: State, chosen: StarAction, action: Any) -> StarAction:
+        """The ray and the length of an action that was rounded."""
+        safe, ends = self.points(state)
+        ray = ends[chosen.ray] - safe
+        along, whole = float((np.asarray(action, dtype=np.float64).reshape(-1) - safe) @ ray), float(ray @ ray)
+        is_met = abs(along - chosen.length * whole) <= SAME_LENGTH * whole
+        return chosen if is_met else replace(chosen, length=along / whole)
 
     def _check_inside(self, point: Array, state: State, what: str) -> None:
         if not ((point >= self.low) & (point <= self.high)).all():
@@ -406,7 +418,7 @@ class Bridge:
         spaces_here = (self.env.observation_space, self.env.action_space)
         if (getattr(env, "observation_space", None), getattr(env, "action_space", None)) != spaces_here:
             raise InputError(f"environments of one learner must have the same spaces, but those of {env} are others.")
-        other = dataclasses.replace(self, env=env)
+        other = replace(self, env=env)
         other._masks = self._masks
         return other
 
@@ -475,7 +487,13 @@ class Bridge:
         following: State = self.state_of(stepped.observation, stepped.info) if not stepped.terminated else None
         if stepped.terminated and self._offset != 0.0:
             following = ENDED
-        return decision.outcome(reward=self._scaled(stepped.reward), cost=cost, next_state=following)
+        outcome = decision.outcome(reward=self._scaled(stepped.reward), cost=cost, next_state=following)
+        chosen = decision.action
+        if isinstance(self.action_sets, BoxRays) and isinstance(chosen, StarAction) and not decision.is_baseline:
+            played = self.action_sets.played(decision.state, chosen, action)
+            if played is not chosen:
+                outcome = replace(outcome, feature=feature_of(self._actions_of(decision.state), played))
+        return outcome
 
     def play(self, decision: Decision) -> tuple[Transition, Stepped]:
         """Play a decision in the environment: the outcome to observe, and the environment's own answer."""
