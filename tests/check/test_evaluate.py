@@ -74,10 +74,19 @@ def test_estimates_find_the_known_value_of_a_simulated_policy():
     assert robust < ips, "a model that fits makes it narrower"
 
 
-def test_wrong_propensities_are_noticed_by_the_weights_mean():
+@pytest.mark.parametrize(("chance", "rarely"), [(0.6, True), (0.1, False)])
+def test_wrong_propensities_are_noticed_by_the_weights_mean(chance, rarely):
+    """Too large ones, as if there were no overlap, and too small ones, with which IPS is over every reward."""
     logged, _ = simulated(0)
-    wrong = Logged(logged.reward, np.full(len(logged.reward), 0.6), logged.target, logged.covered)
-    assert "on average, and 1 where the log overlaps" in evaluate(wrong).refused and evaluate(wrong).estimates == ()
+    wrong = Logged(logged.reward, np.full(len(logged.reward), chance), logged.target, logged.covered)
+    found = evaluate(wrong)
+    assert "on average, and 1 where the log overlaps" in found.refused and found.estimates == ()
+    assert ("hardly ever" in found.refused) == rarely
+
+
+def test_probabilities_that_were_rounded_are_not_wrong():
+    chance = np.full(50, 1.0 / 3.0)
+    assert evaluate(Logged(np.ones(50), chance, chance.round(9), unknown(50))).refused == ""
 
 
 def test_a_log_without_overlap_is_refused_with_the_reason():

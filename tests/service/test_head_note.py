@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import shutil
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 from service_app import new_advisor
 
 from tether.errors import StoreError
+from tether.live.archive import archive
 from tether.live.log.postgres import PostgresStore
 from tether.live.log.sqlite import SqliteStore
 from tether.service.hub import Hub
@@ -53,6 +55,22 @@ def test_a_log_that_is_not_the_noted_one_starts_stopped(tmp_path, how):
     advisor.resume(by="me", why="the missing hour was looked into")
     advisor.close()
     assert played(tmp_path) == "", "it was confirmed"
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_note_as_old_as_the_archive_needs_the_archive_or_a_person(tmp_path, away):
+    """That of a machine which was off for a while: the service starts in any case."""
+    with new_advisor(SqliteStore(tmp_path / "log.db")) as advisor:
+        for _ in range(8):
+            advisor.record(advisor.decide(0).id, 0.5, 0.1)
+        advisor.snapshot()
+        assert archive(advisor.store, tmp_path / "archive", before=math.inf, size=4).last >= 8
+        old, identity = advisor.store.read(7, 1)[0], advisor.store.identity()
+    assert played(tmp_path) == ""
+    (tmp_path / "log.db.head").write_text(json.dumps({"log": identity, "head": [old.seq, old.hash]}))
+    if away:
+        (tmp_path / "archive").rename(tmp_path / "elsewhere")
+    assert ("cannot be compared" in played(tmp_path)) == away
 
 
 class Database:

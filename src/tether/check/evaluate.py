@@ -25,8 +25,9 @@ from tether.kernels.radius import default_cost_ridge, mixture_radius
 from tether.problem.problem import Problem
 from tether.records import Array
 
-FAR_FROM_1 = 4.0
-"""Standard errors by which weights may be under 1 on average before the log is said to lack overlap."""
+FAR_FROM_1, ROUNDED = 4.0, 1e-6
+"""Standard errors by which weights may be off 1 on average, and what rounded probabilities may add: under 1 the log
+lacks overlap, over 1 probabilities are not what was played with."""
 
 FEW = 30.0
 """Equal weights that weights must be worth, unless a tenth of the log is fewer: else a handful of decisions with tiny
@@ -129,10 +130,11 @@ def _no_overlap(rows: Logged) -> str:
         )
     weights = rows.target / rows.propensity
     mean, error = float(weights.mean()), float(weights.std(ddof=1)) / sqrt(len(weights))
-    if mean < 1.0 - FAR_FROM_1 * error:
+    if abs(mean - 1.0) > FAR_FROM_1 * error + ROUNDED:
+        rarely = "it plays what the log's policy hardly ever did, or " if mean < 1.0 else ""
         return (
-            f"weights are {mean:.4g} ± {error:.2g} on average, and 1 where the log overlaps with the policy: it plays "
-            "what the log's policy hardly ever did, or propensities are wrong."
+            f"weights are {mean:.4g} ± {error:.2g} on average, and 1 where the log overlaps with the policy: {rarely}"
+            "propensities are wrong."
         )
     if (effective := _effective(weights)) < max(2.0, min(FEW, len(weights) / 10.0)):
         return (

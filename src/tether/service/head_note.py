@@ -77,7 +77,12 @@ class HeadNote:
             return ""
         if identity != self._store.identity():
             return f"it is another log than the one that was noted {where}"
-        entry = next(iter(self._store.read(head.seq - 1, 1)), None)
+        try:
+            entry = next(iter(self._store.read(head.seq - 1, 1)), None)
+        except StoreError as error:
+            if head.seq > self._store.archived():
+                raise
+            return f"entry {head.seq} was noted {where}, and cannot be compared: {error}"  # a restart needs no archive
         if entry is None:
             end = self._store.head().seq
             return f"it ends at entry {end}, but entry {head.seq} was noted {where}: restored, or rewound"
