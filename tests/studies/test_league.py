@@ -48,6 +48,11 @@ name = "slucb-qvi"
 label = "Tether, all defaults"
 
 [[agents]]
+name = "slucb-qvi"
+label = "Tether, by theorems alone"
+options = { value_radius = "theorem" }
+
+[[agents]]
 name = "always-safe"
 label = "Always a₀"
 
@@ -140,6 +145,7 @@ def test_nobody_is_called_by_a_theorem_that_speaks_of_half_of_it(results):
     """Ours has no theorem for its values; who promises nothing breaks no promise of its own."""
     rows = {one["agent"]: one for one in league.rows_of(results)}
     assert league._radius(rows["Tether, all defaults"]) == "theorem for costs, a rule for values"
+    assert league._radius(rows["Tether, by theorems alone"]) == "theorem"
     assert league._radius(rows["ROFUL"]) == "theorem"
     assert league._own(rows["LSVI-UCB, no constraint"]) == "–"
 
