@@ -33,6 +33,7 @@ Decisions per second are of processor time, and count the bookkeeping of the stu
 
     {command} --agent NAME --world "TITLE OF THE TABLE"
 
+where NAME stands under each title of "Methods" ("Tether, all defaults" and "by theorems alone" are one, `slucb-qvi`).
 (Frozen Lake, OPSE's linear instances and most axes are part of a quick look only if they are named so.)
 """
 

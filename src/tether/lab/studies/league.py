@@ -538,7 +538,8 @@ def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
     lines += ["|---|---|---|---|---|---|"]
     for method in dict.fromkeys(one["method"] for one in rows):
         about = row_for(method)
-        cells = [f"{about.title}<br>{about.citation}", f"{TRACKS[about.track]}: {about.constraint}", about.told]
+        title = f"{about.title}<br>`{method.partition(',')[0]}`<br>{about.citation}"
+        cells = [title, f"{TRACKS[about.track]}: {about.constraint}", about.told]
         cells += [about.source, "; ".join(about.deviations), about.anchor]
         lines.append(_plain(f"| {' | '.join(cells)} |"))
     return "\n".join(lines)
@@ -865,7 +866,7 @@ def overall(results: Results, dpi: int) -> bytes:
         ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
         marks = [Line2D([], [], linestyle="", label=f"{place}  {dot[2]}") for place, dot in enumerate(dots, start=1)]
         figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
-        ax.legend(handles=_kinds(), loc="upper right", fontsize=7.5)
+        ax.legend(handles=_kinds(), loc="best", fontsize=7.5)
         figure.draw_without_rendering()  # lays it out
         _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
         return _png(figure, dpi)
