@@ -27,11 +27,13 @@ search:
 
 Written by `python tools/league_page.py` from a run of `{command}`; [The league](league.md) says what is compared.
 Regret: mean and 95 % interval (Student's t) over seeds. Violations: steps whose true expected cost is over τ, in all
-runs together; runs: in how many. Own constraint broken: in steps, or in episodes where a method or a world limits them.
+runs together; runs: in how many. Own constraint broken: in steps, in episodes where a method or a world limits them, or
+in measured costs over τ, with how many of them its η allows.
 Decisions per second are of processor time, and count the bookkeeping of the study, too. Every cell is made by
 
     {command} --agent NAME --world "TITLE OF THE TABLE"
 
+where NAME stands under each title of "Methods" ("Tether, all defaults" and "by theorems alone" are one, `slucb-qvi`).
 (Frozen Lake, OPSE's linear instances and most axes are part of a quick look only if they are named so.)
 """
 

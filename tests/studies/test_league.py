@@ -48,6 +48,11 @@ name = "slucb-qvi"
 label = "Tether, all defaults"
 
 [[agents]]
+name = "slucb-qvi"
+label = "Tether, by theorems alone"
+options = { value_radius = "theorem" }
+
+[[agents]]
 name = "always-safe"
 label = "Always a₀"
 
@@ -136,10 +141,21 @@ def test_a_promise_about_measured_costs_leaves_a_share_of_them_open(results):
     assert shown == ["5 (4 allowed)", "4 (4 allowed)", "0 (4 allowed)"]
 
 
+def test_a_world_that_limits_measured_costs_judges_all_by_them(tmp_path):
+    """⟨γ*, X⟩ <= 1 = τ for every context, so that no expected cost is over τ, but about a sixth of those measured."""
+    text = SPEC.replace("episodes = 60", "episodes = 200").split("[[worlds]]")[0]
+    text += '[[worlds]]\nname = "contexts"\noptions = { threshold = 1.0 }\n[[agents]]\nname = "lsvi-ucb"\n'
+    runner.run_study(specs.parse(text + '[[agents]]\nname = "always-safe"\n', "x"), tmp_path, InProcess())
+    free, safe = league.rows_of(load(tmp_path))
+    assert free["violations_total"] == 0 and safe["broken"] == 0 and free["limits"] == "realised"
+    assert free["broken"] == free["own_broken"] - 4 > 20 and free["broken_runs"] == 2, "η = .01 of 2 × 200 rounds"
+
+
 def test_nobody_is_called_by_a_theorem_that_speaks_of_half_of_it(results):
     """Ours has no theorem for its values; who promises nothing breaks no promise of its own."""
     rows = {one["agent"]: one for one in league.rows_of(results)}
     assert league._radius(rows["Tether, all defaults"]) == "theorem for costs, a rule for values"
+    assert league._radius(rows["Tether, by theorems alone"]) == "theorem"
     assert league._radius(rows["ROFUL"]) == "theorem"
     assert league._own(rows["LSVI-UCB, no constraint"]) == "–"
 

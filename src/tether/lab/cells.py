@@ -119,7 +119,7 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
     if choice.watches:
         identity["watches"] = choice.watches
     own = "realised" if instance.problem.limit == "realised" else ""
-    if linear_of(instance).limits == "episode" or (kind.row is not None and kind.row.track == "episode"):
+    if linear_of(instance).limits == "episode" or (not own and kind.row is not None and kind.row.track == "episode"):
         own = "episode"
     return CellInfo(
         key=spec_hash(identity),

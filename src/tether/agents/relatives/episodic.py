@@ -257,13 +257,14 @@ def smallest_multiplier(utility: Callable[[Array], Array], wanted: float, larges
     halvings of the authors' code, and find the same λ where V_u grows with it.
     """
     low, high = 0.0, largest
-    if not utility(np.array([largest]))[0] >= wanted:
+    at_none, at_largest = utility(np.array([low, high]))
+    if not at_largest >= wanted:
         return None
+    if at_none >= wanted:  # as optimists find for long
+        return low
     for _ in range(5):
         grid = np.linspace(low, high, 17)
-        passing = np.flatnonzero(utility(grid[:-1]) >= wanted)
-        first = int(passing[0]) if passing.size else 16
-        low, high = float(grid[max(first - 1, 0)]), float(grid[first])
-        if first == 0:
-            break
+        passing = np.flatnonzero(utility(grid[1:-1]) >= wanted)
+        first = int(passing[0]) + 1 if passing.size else 16
+        low, high = float(grid[first - 1]), float(grid[first])
     return high
