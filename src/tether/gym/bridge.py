@@ -308,7 +308,7 @@ class Bridge:
             constraint.
         key: observation -> something hashable, for objects of your own that are no dataclasses.
         reset_options: handed to every env.reset.
-        names: what people call costs, actions and states, and the units: `tether.Names`.
+        names: what people call costs, actions, features and states, and the units: `tether.Names`.
         problem: what an agent knows.
         action_sets: state -> D(s), and from its rows to the environment's own actions.
         odd_rewards: how many rewards lay outside reward_range.
