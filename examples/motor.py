@@ -10,7 +10,7 @@ import gym_electric_motor  # noqa: F401 - tells Gymnasium its environments
 import gymnasium
 import numpy as np
 
-from tether import Names, SlucbConfig, learn
+from tether import Names, learn
 
 SPEED, CURRENT, WISHED = 0, 2, 5  # in an observation, all as shares of what the motor stands: 400 rad/s, 210 A
 GAINS = {"gentle": 0.15, "brisk": 0.3, "hard": 0.6}  # share of full voltage per share of current that is missing
@@ -48,7 +48,6 @@ result = learn(
     episodes=60,
     compare=40,
     names=Names(constraints=["current forward", "current backward"], cost_units=["A", "A"], actions=list(GAINS)),
-    config=SlucbConfig(value_radius="unseen", value_ridge=1e-6),  # how it explores: touches learning only
 )
 print(result.summary())
 assert result.violations == 0  # the current that is measured here is the true one

@@ -212,8 +212,26 @@ def test_a_reset_of_the_old_api_is_refused_though_its_observation_has_two_number
 
     with pytest.raises(InputError, match=r"must return \(observation, info\).*Gymnasium 1.0"):
         run(Old(), **VALVE)
-    with pytest.raises(InputError, match=r"env.reset is called with \(seed=…, options=…\)"):
+    with pytest.raises(InputError, match=r"env.reset is called with \(seed=…\)"):
         run(Older(), **VALVE)
+
+
+def test_a_reset_without_options_is_refused_only_where_there_are_some():
+    class Plain(Shop):
+        def reset(self, seed=None):
+            return super().reset(seed=seed)
+
+    assert run(Plain(), 2, **SHOP).episodes == 2
+    with pytest.raises(InputError, match=r"\(seed=…, options=…\).*unexpected keyword argument 'options'"):
+        run(Plain(), 2, reset_options={"x": 1}, **SHOP)
+
+
+def test_features_that_are_an_object_are_called_by_its_class():
+    class Openings:
+        def __call__(self, state, action):
+            return [0.5, 0.1 * action[0]]
+
+    assert "Openings(state, action): 2 features" in Bridge(Valve(), **changed(VALVE, features=Openings())).describe()
 
 
 def test_as_many_costs_as_thresholds_are_needed():

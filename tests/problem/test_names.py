@@ -6,8 +6,8 @@ import pytest
 from gym.small_envs import Shop, Valve
 from gym.test_callbacks import fake
 from gym.test_learn import SHOP, VALVE, run
-from tether import InputError, Names, StarAction, learn
-from worlds import small_world
+from tether import InputError, Monitor, Names, StarAction, learn
+from worlds import simplex_problem, small_world
 
 SHOPS = Names(
     constraints=["complaints"], cost_units=["per visit"], actions=["quiet", "banner", "pop-up"], safe_action="quiet",
@@ -21,6 +21,7 @@ def test_actions_costs_and_states_are_called_by_their_names_and_else_by_their_nu
     assert rays.action(StarAction(0, 0.16)) == "set-point +2 K at 16%"
     assert rays.action(StarAction(3, 0.5)) == "ray 3 at 50%" and rays.action(StarAction(-1, 0.0)) == "the safe action"
     assert (SHOPS.constraint(0), SHOPS.cost(0, 0.25), SHOPS.place(1)) == ("complaints", "0.25 per visit", "evening")
+    assert (Names(features=["wind"]).feature(0), rays.feature(3)) == ("wind", "feature 3")
     assert (rays.constraint(0), rays.cost(0, 0.25), rays.place((1, 2))) == ("cost 0", "0.25", "state (1, 2)")
 
 
@@ -28,6 +29,21 @@ def test_actions_costs_and_states_are_called_by_their_names_and_else_by_their_nu
 def test_names_that_are_no_list_of_words_are_refused(wrong):
     with pytest.raises(InputError, match="list of words"):
         Names(**wrong)
+
+
+def test_an_alarm_about_the_shape_names_the_feature():
+    """The cost bends with the second of eight features, by little against the noise: its square is what is missing."""
+    names = Names(features=["constant", "wind", *(f"reading {i}" for i in range(6))])
+    monitor, rng = Monitor(simplex_problem(8, noise=0.02, gamma_norm=4.0, names=names)), np.random.default_rng(0)
+    while monitor.alarm is None:
+        x = np.array([0.3, *rng.uniform(-0.3, 0.3, 7)])
+        monitor.observe(0, x, np.array([0.6 * x[1] ** 2 + 0.02 * rng.standard_normal()]), 0.5)
+    assert monitor.alarm.message.startswith("the costs also depend on the square of wind")
+
+
+def test_there_is_a_name_for_every_feature_or_for_none():
+    with pytest.raises(InputError, match=r"names\.features has 1 names, but there are d = 2 features"):
+        run(Shop(), 1, **SHOP, names=Names(features=["wind"]))
 
 
 @pytest.mark.parametrize("wrong", [Names(constraints=["a", "b"]), {"constraints": ["a"]}])

@@ -371,6 +371,15 @@ def test_the_names_of_the_problem_reach_the_dashboard_unless_the_configuration_h
         status = client.get("/v1/status").json()
     assert [constraint["name"] for constraint in status["constraints"]] == ["warmth"]
     assert status["units"] == {"reward": "kWh", "cost": ["K"]} and status["actions"] == ["heat", "cool"]
+    words = [f"entry {i}" for i in range(PROBLEM.dimension)]
+    more = replace(names, features=words, state=lambda state: ("night", "day")[state])
+    with serving(new_advisor(problem=replace(PROBLEM, names=more))) as client:
+        for state in (1, 2):
+            id = client.post("/v1/decisions", json={"state": state}).json()["id"]
+        rows = client.get("/v1/decisions").json()["decisions"]
+        assert client.get("/v1/status").json()["features"] == words
+        assert [row.get("place") for row in rows] == [None, "day"]  # what its function cannot name is shown as it is
+        assert "place" not in client.get(f"/v1/decisions/{id}").json()
     with serving(new_advisor(problem=replace(PROBLEM, names=names)), labels={"constraints": ["comfort"]}) as client:
         assert client.get("/v1/status").json()["constraints"][0]["name"] == "comfort"
 

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import betainc, betaln, log_ndtr
 
 from tether.errors import InputError, StateFileError
+from tether.problem.names import Names
 from tether.problem.problem import Problem
 from tether.records import Array, StateKey
 
@@ -153,10 +154,10 @@ class Alternatives:
         self.columns = columns
         self.count = self.squares + MIXES + WAVES + columns + BUCKETS
 
-    def names(self) -> list[str]:
-        """What each extra feature is, in words."""
+    def words(self, names: Names) -> list[str]:
+        """What each extra feature is."""
         return [
-            *(f"the square of feature {i}" for i in range(self.squares)),
+            *(f"the square of {names.feature(i)}" for i in range(self.squares)),
             *("a product of features" for _ in range(MIXES)),
             *("a wave along the features" for _ in range(WAVES)),
             *("the square of the predicted value" for _ in range(self.columns)),
@@ -489,7 +490,7 @@ class Monitor:
         self._misfit: Array = np.array(misfit) / self._noise
         self._drift: Array = np.array(drift) * problem.feature_norm * (1.0 + 1e-6) / self._noise
         self._extras = Alternatives(problem.dimension, len(noise))
-        self._names = self._extras.names()
+        self._words = self._extras.words(problem.names)
         self.resets: list[str] = []
         self._start()
 
@@ -667,7 +668,7 @@ class Monitor:
             when -= [log((mark + 1) * (mark + 2)) for mark in marks]  # Σ 1/((k+1)(k+2)) = 1
             drift = np.logaddexp.reduce(when, axis=1)
             since = [f"observation {FIRST_MARK * 2 ** marks[int(k)]} of this step" for k in when.argmax(axis=1)]
-        extra = [self._names[int(best)] for best in shape.argmax(axis=1)]
+        extra = [self._words[int(best)] for best in shape.argmax(axis=1)]
         noise, norm = log_mean(noise_evidence(spectrum, sums.count)), log_mean(norm_evidence(spectrum))
         lost = [self._lost_words(sums, column) for column in range(len(each))]
         rows = [noise, norm, log_mean(shape), drift, self._loss(sums)]

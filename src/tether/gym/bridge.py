@@ -50,7 +50,7 @@ OLD_API = "Wrap old environments so that they follow Gymnasium 1.0, or let tethe
 # What `env.step` answers, and where the cost of a step is in it: in `info`, in a 6-tuple, or in the user's function.
 
 
-def check_takes(function: Any, what: str, *arguments: str, **named: None) -> None:
+def check_takes(function: Any, what: str, *arguments: str, **named: Any) -> None:
     """Refuse a user's function that cannot be called with these arguments, at the door."""
     takes: Signature | None = None
     with suppress(TypeError, ValueError):  # some built-ins do not say what they take
@@ -218,6 +218,7 @@ class BoxRays(ActionRays):
             def shaped(state: State, action: Any) -> ArrayLike:
                 return function(state, np.reshape(action, space.shape))
 
+            shaped.__name__ = getattr(function, "__name__", type(function).__name__)  # an object has none to be copied
             features = features_of_function(shaped, example, safe)
         self.features = features
 
@@ -320,7 +321,7 @@ class Bridge:
             constraint.
         key: observation -> something hashable, for objects of your own that are no dataclasses.
         reset_options: handed to every env.reset.
-        names: what people call costs, actions and states, and the units: `tether.Names`.
+        names: what people call costs, actions, features and states, and the units: `tether.Names`.
         problem: what an agent knows.
         action_sets: state -> D(s), and from its rows to the environment's own actions.
         odd_rewards: how many rewards lay outside reward_range.
@@ -547,10 +548,14 @@ class Bridge:
                 "env is a vector of environments that step together: give learn a list of single ones, or a "
                 "SyncVectorEnv, and it plays episodes in all of them at once."
             )
-        check_takes(env.reset, "env.reset", seed=None, options=None)
+        check_takes(env.reset, "env.reset", seed=None, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        """`options` of a reset only where there are some: not every environment takes them."""
+        return {} if self.reset_options is None else {"options": self.reset_options}
 
     def _reset(self, seed: int | None) -> tuple[Any, dict[str, Any]]:
-        answer = self.env.reset(seed=seed, options=self.reset_options)
+        answer = self.env.reset(seed=seed, **self._options())
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
             raise InputError(f"env.reset must return (observation, info), but it returned {answer!r}. {OLD_API}")
         return answer

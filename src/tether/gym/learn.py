@@ -132,7 +132,7 @@ def learn(
         cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
         key: observation -> something hashable, for objects of your own that are no dataclasses.
         reset_options: handed to every env.reset.
-        names: what people call costs, actions and states, and the units: `tether.Names`.
+        names: what people call costs, actions, features and states, and the units: `tether.Names`.
         mixtures: RSLUCB-QVI instead of SLUCB-QVI: plays an action with a probability, and bounds the *expected* cost
             over its own coin. What a finite set without shared features needs to get anywhere. Needs baseline_cost.
         stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.

@@ -16,6 +16,7 @@ class Names:
         cost_units: of each cost, such as "°C".
         reward_unit: of the reward.
         actions: of each action of a list, or of each ray, such as "set-point +2 K"; the same in all states.
+        features: of each entry of φ, such as "outdoor temperature".
         safe_action: of a_0.
         state: state -> its name.
     """
@@ -24,11 +25,12 @@ class Names:
     cost_units: Sequence[str] = ()
     reward_unit: str = ""
     actions: Sequence[str] = ()
+    features: Sequence[str] = ()
     safe_action: str = "the safe action"
     state: Callable[[State], str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("constraints", "cost_units", "actions"):
+        for name in ("constraints", "cost_units", "actions", "features"):
             given = getattr(self, name)
             if isinstance(given, str) or not all(isinstance(each, str) for each in given):
                 raise InputError(f"names.{name} must be a list of words, one each, but is {given!r}.")
@@ -50,6 +52,10 @@ class Names:
         kind = "ray" if isinstance(action, StarAction) else "action"
         name = self.actions[number] if number < len(self.actions) else f"{kind} {number}"
         return f"{name} at {action.length:.0%}" if isinstance(action, StarAction) else name
+
+    def feature(self, number: int) -> str:
+        """An entry of φ by its name."""
+        return self.features[number] if number < len(self.features) else f"feature {number}"
 
     def place(self, state: State) -> str:
         """A state by its name."""

@@ -111,7 +111,7 @@ class Problem:
         version: a name of yours for what the functions say. A log or a saved agent of another version is refused.
         final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
             worth (0 if the end is worth nothing). Nothing is played there, so Assumption 2 does not speak of it.
-        names: what people call costs, actions and states, and the units, for messages and pages.
+        names: what people call costs, actions, features and states, and the units, for messages and pages.
     """
 
     horizon: int
@@ -173,6 +173,10 @@ class Problem:
             raise InputError(
                 f"names must be tether.Names(…), with a name for each of the {self.constraints} costs if any, but is "
                 f"{self.names!r}."
+            )
+        if len(self.names.features) not in (0, self.dimension):
+            raise InputError(
+                f"names.features has {len(self.names.features)} names, but there are d = {self.dimension} features."
             )
         if self.baseline_cost is not None and not callable(self.baseline_cost):
             settle(self, baseline_cost=self._cost_function(self.baseline_cost))

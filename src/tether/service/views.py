@@ -351,13 +351,14 @@ class View:
                 "cost": labels.cost_units or list(given.cost_units) or None,
             },
             "actions": list(given.actions),
+            "features": list(given.features),
         }  # fmt: skip
 
     def decisions(self, limit: int, before: int | None, kind: str) -> dict[str, Any]:
         """A page of the last decisions, newest first."""
         with self._lock:
             rows, following = self._followed().page(limit, before, kind)
-        return {"decisions": rows, "next": following}
+        return {"decisions": [{**row, **self._place(row)} for row in rows], "next": following}
 
     def decision(self, id: str) -> dict[str, Any]:
         """One decision, whole, wherever in the log it is."""
@@ -375,10 +376,19 @@ class View:
             row["outcome"] = outcome_of(outcome)
         return {
             **row,
+            **self._place(row),
             **{name: body[name] for name in ("certificate", "proposal", "drawn", "canary", "key", "observed_at")},
             "entry": {"seq": entry.seq, "time": entry.time, "hash": entry.hash, "previous": entry.previous},
             "outcome_entry": None if outcome is None else {"seq": outcome.seq, "hash": outcome.hash},
         }
+
+    def _place(self, row: dict[str, Any]) -> dict[str, str]:
+        """What the problem calls the state of a decision, if it has a name for it."""
+        names = self._advisor.problem.names
+        if names.state is not None:
+            with suppress(Exception):  # the user's function, and perhaps a state of before: the state itself is shown
+                return {"place": names.place(self._advisor.states.decode(row["state"]))}
+        return {}
 
     def series(self, window: int, points: int) -> dict[str, Any]:
         """Columns for charts."""

@@ -127,13 +127,13 @@ function outcomePart(row, units) {
   ]))];
 }
 
-function featurePart(feature, title) {
+function featurePart(feature, title, names) {
   const largest = Math.max(...feature.map(Math.abs), 1e-12);
   const rows = feature.map((value, i) => {
     const bar = make("span", { class: "feature-bar", "aria-hidden": "true" });
     bar.style.setProperty("--size", `${100 * Math.abs(value) / largest}%`);
     bar.classList.toggle("negative", value < 0);
-    return make("tr", {}, make("th", { scope: "row" }, `φ${i + 1}`), make("td", { class: "number" }, fixed(value, 4)), make("td", { class: "bars" }, bar));
+    return make("tr", {}, make("th", { scope: "row" }, names?.[i] ?? `φ${i + 1}`), make("td", { class: "number" }, fixed(value, 4)), make("td", { class: "bars" }, bar));
   });
   return make("details", { open: feature.length <= 8 }, make("summary", {}, `${title} (d = ${feature.length})`),
     make("table", { class: "features" }, make("tbody", {}, ...rows)));
@@ -206,7 +206,7 @@ export function certificateParts(row, status) {
       JSON.stringify(row.proposed) === JSON.stringify(row.played) ? null : ["Proposed", action(row.proposed)],
       certificate.mixture ? ["Drawn from", drawnFrom(certificate.mixture)] : null,
       ["Why", because(row)],
-      ["State", brief(row.state, 400)],
+      ["State", row.place ?? brief(row.state, 400)],
       ["Step, episode", `${row.step} in ${brief(row.episode)}`],
       ["Mode", row.mode],
       row.certified_share === null ? null : ["Certified actions", percent(row.certified_share)],
@@ -214,8 +214,8 @@ export function certificateParts(row, status) {
     ])),
     make("h3", {}, "Outcome"), ...outcomePart(row, units),
     make("h3", {}, "What the bound rests on"), restsOn(row, certificate),
-    certificate.feature?.length ? featurePart(certificate.feature, certificate.mixture ? "Mean features φ of the mixture" : "Features φ of what was played") : null,
-    row.proposal?.feature?.length ? featurePart(row.proposal.feature, "Features φ of what was proposed") : null,
+    certificate.feature?.length ? featurePart(certificate.feature, certificate.mixture ? "Mean features φ of the mixture" : "Features φ of what was played", status.features) : null,
+    row.proposal?.feature?.length ? featurePart(row.proposal.feature, "Features φ of what was proposed", status.features) : null,
     whole(row),
   ].filter(Boolean);
 }

@@ -90,7 +90,7 @@ export class Decisions {
     return make("tr", { "data-id": row.id, class: row.margin !== null && row.margin < 0 ? "over" : "" },
       make("th", { scope: "row" }, make("button", { type: "button", class: "open", "aria-label": label, "aria-haspopup": "dialog" }, count(row.seq)),
         make("small", {}, clock(row.time))),
-      make("td", { class: "wide-only state" }, brief(row.state, 42)),
+      make("td", { class: "wide-only state" }, row.place ?? brief(row.state, 42)),
       make("td", {}, what, row.bounds !== "cost" ? make("small", {}, row.bounds) : null),
       make("td", { class: "mid-only why", title: why }, why),
       make("td", { class: "number mid-only" }, fixed(row.bound, places), of("of the proposal")),
