@@ -3,10 +3,12 @@
 import io
 import json
 import sys
+from inspect import signature
 
 import pytest
 from typer.testing import CliRunner
 
+from tether import learn
 from tether.check.wizard import QUESTIONS
 from tether.cli import app, check
 
@@ -28,6 +30,13 @@ def test_the_problem_is_on_standard_output_and_the_questions_are_not():
     assert "regret 20.43 times" in found.stdout and "to drop it  features that follow" in found.stdout
     for question in QUESTIONS:
         assert f"{question.words}\n  1  " in found.stderr and f"{question.words}\n  1  " not in found.stdout
+
+
+def test_every_option_that_is_printed_is_one_of_learn():
+    assert "tether.learn takes the same options" in wizard(PAPER, code=0).stdout
+    options = [option for question in QUESTIONS for answer in question.answers for option in answer.options]
+    names = {option.partition("=")[0] for option in options if "(" not in option.partition("=")[0]}
+    assert len(names) > 10 and names <= set(signature(learn).parameters)
 
 
 @pytest.mark.parametrize(

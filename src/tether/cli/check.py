@@ -113,7 +113,10 @@ def by_questions(json: bool) -> bool:
         ]
         output.print_json({"ok": not against, "declaration": declaration(answers), "answers": said, "against": against})
         return not against
-    typer.echo(f"\n{declaration(answers)}\n\nThe numbers are examples: write yours.")
+    typer.echo(
+        f"\n{declaration(answers)}\n\nThe numbers are examples: write yours. tether.learn takes the same options, and"
+    )
+    typer.echo("mixtures=True for RslucbQvi.")
     for question, answer in zip(QUESTIONS, answers, strict=True):
         if not answer.costs:
             continue
