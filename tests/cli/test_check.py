@@ -1,6 +1,7 @@
 """`tether check`: studies, problems of one's own, logs, and exit codes."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -118,6 +119,12 @@ def test_a_log_is_read_and_tested(module, tmp_path, noise, code, verdict):
 
 def test_a_missing_log_exits_with_2(module):
     assert "there is no log at" in check(f"{module}:star", "--log", "absent.csv", code=2).stderr
+
+
+def test_a_missing_package_is_no_failed_assumption(module, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "log.parquet").write_bytes(b"")
+    assert "tether-rl[experiments]" in check(f"{module}:star", "--log", tmp_path / "log.parquet", code=2).stderr
 
 
 def test_a_study_shows_what_its_problems_allow():

@@ -80,7 +80,7 @@ def test_run_json_prints_one_object_and_nothing_else(spec, tmp_path):
 
 def test_a_package_that_figures_need_is_missed_before_the_first_run(spec, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found = tether("run", spec, "--out", tmp_path / "out", code=1)
+    found = tether("run", spec, "--out", tmp_path / "out", code=2)
     assert 'needs matplotlib: pip install "tether-rl[experiments]"' in found.stderr
     assert not (tmp_path / "out").exists()
 

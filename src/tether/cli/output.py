@@ -25,7 +25,7 @@ def notice(text: str) -> None:
 
 @contextmanager
 def plain_failures(debug: bool, *, stopped: str = STOPPED) -> Iterator[None]:
-    """Errors as one sentence and an exit code: 2 for wrong input, 1 for failure, 130 for Ctrl-C."""
+    """Errors as one sentence and an exit code: 2 for wrong input or a missing package, 1 for failure, 130: Ctrl-C."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -39,7 +39,7 @@ def plain_failures(debug: bool, *, stopped: str = STOPPED) -> Iterator[None]:
         if debug:
             raise
         notice(f"error: {_in_words(error)}")
-        raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
+        raise typer.Exit(2 if isinstance(error, InputError | ImportError) else 1) from None
 
 
 def _in_words(error: Exception) -> str:
