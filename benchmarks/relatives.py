@@ -11,7 +11,9 @@ and costs are known, and constants those of their experiments.
 
 Example 7: max x₁ + 2x₂ on the triangle 0 <= x₂ <= x₁ <= 1 with the unknown constraint x₂ <= ½, noise of variance 0.1,
 λ = 2, δ = 1/(4T); Σ ⟨θ*, x* − x_t⟩ and Σ (⟨γ*, x_t⟩ − ½), which is "raw" in their Figure 7: not cut at 0. Ours has
-ellipsoids with the radius that the paper prints; their simulation has boxes, of a size that it does not say.
+ellipsoids with the radius that the paper prints; their simulation has boxes, of a size that it does not say. Some
+fifteen readings of that size gave 554 to 2606 violations (boxes of the printed radius 1269), so that agreement with
+their figure shows that the rule is consistent with it, and no more.
 """
 
 import argparse

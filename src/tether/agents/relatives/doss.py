@@ -57,7 +57,7 @@ class Doss(LeastSquaresAgent):
         told="for H = 1 ‖θ*‖ ≤ B, too, and the reward noise σ_r; else the number of episodes K; neither a_0 nor τ_s",
         source="text",
         anchor="DOSS, Figure 7 (Example 7, 30 × 10⁴ rounds): violations 857 ± 44 (figure: 850 ± 150), regret −1661 "
-        "(−1700), with ellipsoids of the radius as printed; the authors have boxes, of a size that is not said",
+        "(−1700): consistent, not reproduced. The size of their sets is not said; readings of it gave 554 to 2606",
         deviations=(
             "LSVI-AE's rule is from memory",
             "DOSS's ½ under the root of its radius is read as the 2 of the theorem that it cites",
