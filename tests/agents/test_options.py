@@ -108,16 +108,22 @@ def test_options_that_mean_nothing_are_refused(wrong):
         two_arm_problem(**wrong)
 
 
-def test_safe_costs_that_differ_by_step_cannot_be_pooled():
-    """0.1 and 0.2 at the two steps: one γ* cannot give both, unless each is only known up to 0.05."""
-    problem = {"threshold": 0.5, "noise": 0.1, "horizon": 2, "baseline_cost": [[0.1], [0.2]]}
+@pytest.mark.parametrize("unit", [1.0, 1e-10])
+def test_safe_costs_that_differ_by_step_cannot_be_pooled(unit):
+    """0.1 and 0.2 at the two steps, in any unit: one γ* cannot give both, unless each is only known up to 0.05."""
+    problem = {
+        "threshold": 0.5 * unit,
+        "noise": 0.1 * unit,
+        "horizon": 2,
+        "baseline_cost": [[0.1 * unit], [0.2 * unit]],
+    }
     arms = {"phi_0": [[1.0, 0.0]], "endpoints": [[[0.0, 1.0]]]}
     agent = SlucbQvi(Problem.from_rays(**arms, **problem), SlucbConfig(pooled=True))
     for ask in (lambda: agent.act(0, 0), lambda: agent.propose(0, 0, agent.problem.look_up(0))):
         with pytest.raises(AssumptionError, match="do not depend on the step"):
             ask()
     SlucbQvi(Problem.from_rays(**arms, **problem), SlucbConfig()).act(0, 0)
-    rough = Problem.from_rays(**arms, **problem, baseline_cost_error=0.05)
+    rough = Problem.from_rays(**arms, **problem, baseline_cost_error=0.05 * unit)
     SlucbQvi(rough, SlucbConfig(pooled=True)).act(0, 0)
 
 

@@ -203,9 +203,11 @@ def test_rays_become_a_star_and_lengths_become_points():
 
 
 @pytest.mark.parametrize("power", [2, 3])
-def test_features_that_bend_along_a_ray_are_refused(power):
-    """a³ on [-1, 1] agrees with the straight line in the middle: only the middle would be a poor check."""
-    bent = PairFeatures(lambda s, a: [0.5, 0.5 * a[0] ** power], 2)
+@pytest.mark.parametrize("unit", [1.0, 1e-7])
+def test_features_that_bend_along_a_ray_are_refused(power, unit):
+    """a³ on [-1, 1] agrees with the straight line in the middle: only the middle would be a poor check. In a small unit
+    they bend as much."""
+    bent = PairFeatures(lambda s, a: [0.5 * unit, 0.5 * unit * a[0] ** power], 2)
     with pytest.raises(AssumptionError, match=r"Assumption 5.*misses the straight line"):
         ActionRays(bent, [-1.0], [[1.0]])(None)
 

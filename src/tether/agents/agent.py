@@ -75,7 +75,7 @@ WARN_AT = (100, 10_000)
 """So many outcomes that wait for one decision are worth a warning: somebody may have forgotten it."""
 
 SAME_COST = 1e-9
-"""Safe costs of two steps that differ by less, relative to max(1, |τ|), are the same."""
+"""Safe costs of two steps that differ by less, as a part of the larger of them and |τ|, are the same."""
 
 GROWTH = 0.25
 """What "on-growth" waits for: so many more outcomes, as a part of those that the last plan had.
@@ -443,7 +443,8 @@ class LeastSquaresAgent:
         if not self.config.pooled or self.rules.conditioning == TOLD:
             return
         spread = np.ptp(known.baseline_cost, axis=0) - 2.0 * np.array(self.problem.baseline_cost_error)  # (M,)
-        if (spread > SAME_COST * np.maximum(1.0, np.abs(self.problem.threshold))).any():
+        scale = np.maximum(np.abs(self.problem.threshold), np.abs(known.baseline_cost).max(axis=0))
+        if (spread > SAME_COST * scale).any():
             raise AssumptionError(
                 f"pooled=True says that costs do not depend on the step, but the declared safe cost of state "
                 f"{known.key!r} does: {known.baseline_cost.tolist()} by step. Use pooled=False, or correct "

@@ -186,7 +186,8 @@ def concatenate(*parts: Block, weights: ArrayLike | None = None) -> Block:
 # From features and a user's own actions to the sets D(s): what `Problem(actions=…)` is given.
 
 AFFINE_TOLERANCE = 1e-6
-"""How far a feature on a ray may lie from the straight line between its ends: single-precision actions pass."""
+"""How far a feature on a ray may lie from the straight line between its ends, as a part of the largest entry of both
+where that is less than 1: single-precision actions pass."""
 
 CHECKED_LENGTHS = (0.381966, 0.75)
 """Where on each ray that is checked; not the middle, where many curved features are straight by symmetry."""
@@ -304,8 +305,9 @@ class ActionRays:
         """Assumption 5 in numbers: φ at a point of a ray is that point of the segment between the features."""
         between = self.features.batch(state, list(safe + length * (ends - safe)))  # type: ignore[union-attr]
         misfit = np.abs(between - (rows[0] + length * (rows[1:] - rows[0]))).max(axis=1)
-        if not (misfit <= AFFINE_TOLERANCE).all():
-            ray = int(np.argmax(~(misfit <= AFFINE_TOLERANCE)))
+        limit = AFFINE_TOLERANCE * min(1.0, float(np.abs(rows).max()))
+        if not (misfit <= limit).all():
+            ray = int(np.argmax(~(misfit <= limit)))
             if not np.array_equal(self.features.batch(state, [safe, *ends]), rows):  # type: ignore[union-attr]
                 raise InputError(
                     f"features must not change from one call to the next, but those of state {state!r} do. "
