@@ -170,15 +170,21 @@ def until(condition, seconds=60.0):
 def test_a_worker_that_cannot_start_takes_no_other_with_it(tmp_path, database):
     """One is killed while the database is away: the other goes on with a_0, and there are two when it is back."""
     address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
-    with served(tmp_path, address, TETHER_TEST_STORE=database.address) as process:
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    told = {"TETHER_TEST_STORE": database.address, "PROMETHEUS_MULTIPROC_DIR": str(counts)}
+    with served(tmp_path, address, **told) as process:
         both_workers(address, lambda fresh: fresh.get("/v1/status"))
         database.stop()
         victim, other = workers_of(process)
+        before = {*counts.iterdir()}
         os.kill(victim, signal.SIGKILL)
         until(lambda: (tmp_path / "err").read_text().count("this worker cannot start") >= 2)
         assert process.poll() is None and other in workers_of(process)
         answer = httpx.post(f"{address}/v1/decisions", json={"state": 0})
         assert (answer.status_code, answer.json()["reason"]) == (503, "not-logged")
+        left = {file.name.rpartition("_")[2] for file in {*counts.iterdir()} - before}
+        assert left <= {f"{pid}.db" for pid in (other, *workers_of(process))}, "else each attempt would leave some"
         database.start()
         both_workers(address, lambda fresh: fresh.get("/v1/status"))
 
