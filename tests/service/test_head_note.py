@@ -10,6 +10,7 @@ import pytest
 from service_app import new_advisor
 
 from tether.errors import StoreError
+from tether.files import written_whole
 from tether.live.archive import archive
 from tether.live.log.postgres import PostgresStore
 from tether.live.log.sqlite import SqliteStore
@@ -71,6 +72,18 @@ def test_a_note_as_old_as_the_archive_needs_the_archive_or_a_person(tmp_path, aw
     if away:
         (tmp_path / "archive").rename(tmp_path / "elsewhere")
     assert ("cannot be compared" in played(tmp_path)) == away
+
+
+def test_two_workers_may_note_the_head_at_once(tmp_path, monkeypatch):
+    """Each note is whole, whoever ends last: in one neighbour for both, one would be cut short, the other missing."""
+    path = tmp_path / "log.db.head"
+    with written_whole(path) as first:
+        first.write(b"the note of one worker")
+        monkeypatch.setattr("os.getpid", lambda: 2**22 + 1)
+        with written_whole(path) as second:
+            second.write(b"that of another")
+        assert path.read_bytes() == b"that of another"
+    assert path.read_bytes() == b"the note of one worker" and [*tmp_path.iterdir()] == [path]
 
 
 class Database:

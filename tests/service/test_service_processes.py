@@ -20,6 +20,7 @@ from live.postgres import _children  # isort: skip
 from tether.live.log.chain import verify_store
 from tether.live.log.postgres import PostgresStore
 from tether.live.log.sqlite import SqliteStore
+from tether.service.run import STARTUP
 
 MODULE = """
 import numpy as np
@@ -169,17 +170,36 @@ def until(condition, seconds=60.0):
 def test_a_worker_that_cannot_start_takes_no_other_with_it(tmp_path, database):
     """One is killed while the database is away: the other goes on with a_0, and there are two when it is back."""
     address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
-    with served(tmp_path, address, TETHER_TEST_STORE=database.address) as process:
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    told = {"TETHER_TEST_STORE": database.address, "PROMETHEUS_MULTIPROC_DIR": str(counts)}
+    with served(tmp_path, address, **told) as process:
         both_workers(address, lambda fresh: fresh.get("/v1/status"))
         database.stop()
         victim, other = workers_of(process)
+        before = {*counts.iterdir()}
         os.kill(victim, signal.SIGKILL)
         until(lambda: (tmp_path / "err").read_text().count("this worker cannot start") >= 2)
         assert process.poll() is None and other in workers_of(process)
         answer = httpx.post(f"{address}/v1/decisions", json={"state": 0})
         assert (answer.status_code, answer.json()["reason"]) == (503, "not-logged")
+        left = {file.name.rpartition("_")[2] for file in {*counts.iterdir()} - before}
+        assert left <= {f"{pid}.db" for pid in (other, *workers_of(process))}, "else each attempt would leave some"
         database.start()
         both_workers(address, lambda fresh: fresh.get("/v1/status"))
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_while_it_is_asked_whether_it_lives_is_replaced_at_once(tmp_path, database):
+    """It may take a minute to answer, but not when it is dead."""
+    address = configured(tmp_path, store_from="TETHER_TEST_STORE", workers=2)
+    with served(tmp_path, address, TETHER_TEST_STORE=database.address) as process:
+        both_workers(address, lambda fresh: fresh.get("/v1/status"))
+        victim = workers_of(process)[0]
+        os.kill(victim, signal.SIGSTOP)
+        time.sleep(1.5)  # every half second it is asked
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len({*workers_of(process)} - {victim}) == 2, seconds=STARTUP / 2)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from tether.service.views import LogPoll, Metrics, Pages, Readers, View
 
 error_log = logging.getLogger("tether.service")
 
-REPLACED_AFTER = 1.0
+REPLACED_AFTER = 2.0
 """Seconds before one of several workers that cannot start ends, and is replaced."""
 
 LONGEST_KEY = 400
@@ -101,6 +101,8 @@ class Service:
                 raise
             # by itself, to be replaced: a start that is said to fail would end the workers that run, too
             error_log.error("this worker cannot start, and will be replaced: %s", error)
+            self.metrics.forget()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             await asyncio.sleep(REPLACED_AFTER)
             os._exit(1)
         advisor = self.hub.advisor

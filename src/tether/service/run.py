@@ -196,7 +196,18 @@ def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[st
         return
     with shared_counts(), WorkerSocket(config.host, config.port) as port:
         service_log.info("%d workers listen on port %d", config.workers, port.getsockname()[1])
-        Multiprocess(uvicorn.Config(**options), sockets=[port]).run()
+        Supervisor(uvicorn.Config(**options), sockets=[port]).run()
+
+
+class Supervisor(Multiprocess):
+    """Replaces workers that have died, at once."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Ask each whether it lives. One that dies before it answers hangs up, unless somebody else holds its end of
+        the line: then nobody would be replaced, nor a signal heard, until the time for an answer is over."""
+        for worker in self.processes:
+            worker.child_conn.close()
+        super().keep_subprocess_alive()
 
 
 class WorkerSocket(socket.socket):

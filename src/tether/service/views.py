@@ -529,6 +529,12 @@ class Metrics(Collector):
     _status: Status | None
     _usage: Usage | None
 
+    def forget(self) -> None:
+        """Leave no file in the shared folder: this worker never answered, and who reads the counts reads them all."""
+        if folder := os.environ.get(SHARED):
+            for file in Path(folder).glob(f"*_{os.getpid()}.db"):
+                file.unlink(missing_ok=True)
+
     def collect(self) -> Iterator[Metric]:
         """What the status says, and what the system says of the processes."""
         yield self._build
