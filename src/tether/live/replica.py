@@ -825,6 +825,8 @@ class Replica:
             limit = PAGE if until is None else min(PAGE, until - self.head.seq)
             try:
                 page = store.read(self.head.seq, limit)
+            except StoreError:
+                raise
             except Exception as error:  # not to be taken for one of the problem's functions
                 raise StoreError.of(error) from error
             for entry in page:
