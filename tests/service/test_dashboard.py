@@ -313,10 +313,28 @@ def test_an_address_with_a_decision_opens_it_and_an_unknown_one_says_so(meet):
     tab.goto(f"{person.home}#decision={person.stub.rows[3]['id']}")
     person.see("#certificate-title", f"entry {person.stub.rows[3]['seq']}")
     tab.get_by_role("button", name="Close the certificate").click()
-    assert tab.evaluate("location.hash") == ""
+    tab.wait_for_function("location.hash === ''")  # the dialog's event comes after the click has returned
     tab.goto(f"{person.home}#decision=%3Cb%3Enobody")
     person.see("#certificate-body", "no decision <b>nobody")
     assert person.is_content(but="404")
+
+
+@pytest.mark.slow
+def test_a_late_answer_does_not_take_the_place_of_the_certificate_that_was_opened_after_it(meet):
+    person = meet("reader")
+    tab, (first, second), held = person.tab, person.stub.rows[3:5], []
+    tab.route(f"**/v1/decisions/{first['id']}", lambda route: held.append(route))
+    with tab.expect_request(f"**/v1/decisions/{first['id']}"):
+        tab.locator(f"tr[data-id='{first['id']}']").click()
+    tab.goto(f"{person.home}#decision={second['id']}")
+    person.see("#certificate-title", f"entry {second['seq']}")
+    while not held:  # it has been asked for
+        tab.wait_for_timeout(20)
+    with tab.expect_response(f"**/v1/decisions/{first['id']}"):
+        held[0].continue_()
+    tab.evaluate("new Promise((done) => { setTimeout(done, 300); })")
+    assert f"entry {second['seq']}" in tab.locator("#certificate-title").inner_text()
+    assert tab.evaluate("location.hash") == f"#decision={second['id']}" and person.is_content()
 
 
 @pytest.mark.slow

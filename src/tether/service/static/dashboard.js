@@ -12,7 +12,7 @@ const MARKS = 1000, RUNS = 300, WAIT = 20, PAUSE_BETWEEN = 1000, LONGEST_RETRY =
 const THEMES = ["auto", "light", "dark"], THEME_KEY = "tether-theme";
 
 const $ = (id) => document.getElementById(id);
-const page = { status: null, series: null, window: 1000, paused: false, lost: null, run: null };
+const page = { status: null, series: null, window: 1000, paused: false, lost: null, run: null, decision: null };
 const panels = new Panels(openDecision), table = new Decisions(openDecision), ask = new Ask();
 
 const isAdmin = () => (page.status?.you?.roles ?? []).includes("admin");
@@ -167,19 +167,24 @@ async function attempt(work) {
 
 // Certificates ------------------------------------------------------------------------------------------------------
 
+const addressOf = (id) => `#decision=${encodeURIComponent(id)}`;
+
 async function openDecision(id) {
+  page.decision = id;
   const dialog = $("certificate"), body = $("certificate-body");
   $("certificate-title").textContent = "Certificate";
   body.replaceChildren(make("p", { class: "loading", role: "status" }, "Reading the log …"));
   if (!dialog.open) dialog.showModal();
-  history.replaceState(null, "", `#decision=${encodeURIComponent(id)}`);
+  history.replaceState(null, "", addressOf(id));
   try {
     const row = await api.decision(id);
+    if (page.decision !== id) return; // another one was opened meanwhile
     $("certificate-title").textContent = `Certificate of entry ${count(row.seq)}`;
     body.replaceChildren(...certificateParts(row, page.status));
     body.scrollTop = 0;
   } catch (error) {
     if (error.status === 401) return showLogIn("You were logged out: the token is no longer valid.");
+    if (page.decision !== id) return;
     const what = error.status === 404 ? `There is no decision ${id} in this log.` : error.message;
     body.replaceChildren(make("p", { class: "banner bad", role: "alert" }, what));
   }
@@ -250,7 +255,10 @@ function wire() {
   const dialog = $("certificate");
   dialog.querySelector(".close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-  dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+  dialog.addEventListener("close", () => {
+    // The event comes late: by then another certificate may be open, or asked for by the address.
+    if (!dialog.open && location.hash === addressOf(page.decision)) history.replaceState(null, "", location.pathname + location.search);
+  });
   addEventListener("hashchange", () => { if (page.status) openFromAddress(); });
 }
 
