@@ -313,7 +313,7 @@ def test_an_address_with_a_decision_opens_it_and_an_unknown_one_says_so(meet):
     tab.goto(f"{person.home}#decision={person.stub.rows[3]['id']}")
     person.see("#certificate-title", f"entry {person.stub.rows[3]['seq']}")
     tab.get_by_role("button", name="Close the certificate").click()
-    tab.wait_for_function("location.hash === ''")  # the dialog's event comes after the click has returned
+    tab.wait_for_url(person.home)  # the dialog's event comes after the click has returned
     tab.goto(f"{person.home}#decision=%3Cb%3Enobody")
     person.see("#certificate-body", "no decision <b>nobody")
     assert person.is_content(but="404")
