@@ -61,9 +61,21 @@ def serving(advisor, **config):
         assert not thread.is_alive()
 
 
-def plain_client(address, timeout=30.0):
-    """A client without TLS: to load the authorities takes longer than most tests."""
-    return httpx.Client(base_url=address, timeout=timeout, verify=False)
+PATIENT = {"timeout": 60.0, "verify": False}
+"""For single requests: a machine may be busy, and to load the authorities of TLS takes longer than most tests."""
+
+
+def until(condition, seconds=60.0):
+    """Wait for what happens in another thread or process: by a clock, since nobody knows how busy the machine is."""
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
+def plain_client(address, **more):
+    """A client without TLS."""
+    return httpx.Client(base_url=address, **{**PATIENT, **more})
 
 
 def tokens_of_every_kind(folder):

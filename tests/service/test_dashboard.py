@@ -142,12 +142,13 @@ class Bandit:
 
 
 def test_with_the_real_service_a_decision_arrives_its_certificate_opens_and_the_switch_works(browser, tmp_path):
-    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
     from dashboard_live import serving
+    from service_app import plain_client
 
     with serving(Bandit().advisor, tmp_path) as (home, tokens):
-        client = httpx.Client(base_url=home, headers={"Authorization": f"Bearer {tokens['decide']}"})
+        client = plain_client(home, headers={"Authorization": f"Bearer {tokens['decide']}"})
 
         def decide(state):
             made = client.post("v1/decisions", json={"state": state}).raise_for_status().json()

@@ -10,10 +10,9 @@ import signal
 import time
 from contextlib import contextmanager
 
-import httpx
 import psycopg
 import pytest
-from service_app import decide, new_advisor, record, serving  # also puts tests/ on the path
+from service_app import decide, new_advisor, plain_client, record, serving, until  # also puts tests/ on the path
 from test_service_processes import configured, served
 
 from live.postgres import _children  # isort: skip
@@ -118,7 +117,7 @@ def test_a_full_disk_stops_what_is_written_not_what_is_read_until_there_is_space
 def test_a_full_disk_under_a_process_of_its_own(tmp_path):
     """Its files may not grow any more, as under a quota; for this nobody needs to be root."""
     address = configured(tmp_path, snapshot_every=10)
-    with served(tmp_path, address) as process, httpx.Client(base_url=address, timeout=60.0) as client:
+    with served(tmp_path, address) as process, plain_client(address) as client:
         made = decide(client)
         acknowledged = [made["id"]]
         none = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
@@ -181,13 +180,15 @@ def stopped(database):
 
 def until_it_answers(client):
     """The first decision that is logged again: soon, but a service may have to find out first."""
-    give_up = time.monotonic() + 30
-    while True:
-        answer = ask(client)
-        if answer.status_code == 200:
-            return answer.json()["id"]
-        assert answer.status_code == 503 and time.monotonic() < give_up, answer.text
-        time.sleep(0.05)
+    answers = []
+
+    def answered():
+        answers.append(ask(client))
+        assert answers[-1].status_code in (200, 503), answers[-1].text
+        return answers[-1].status_code == 200
+
+    until(answered)
+    return answers[-1].json()["id"]
 
 
 @pytest.mark.parametrize("outage", [stopped, hanging])

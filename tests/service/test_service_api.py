@@ -300,7 +300,7 @@ def test_many_waiting_pages_do_not_keep_a_decision_waiting(client, advisor):
     time.sleep(0.3)
     decide(client)
     for page in pages:
-        page.join(20)
+        page.join(60)
     assert [answer["head"] for answer in answers] == [head + 1] * 20
 
 

@@ -3,12 +3,11 @@
 import asyncio
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from service_app import decide, new_advisor, plain_client, serving
+from service_app import decide, new_advisor, plain_client, serving, until
 
 from tether.errors import StoreError
 from tether.live.log.memory import MemoryStore
@@ -32,21 +31,14 @@ def stuck_readers(monkeypatch, client, count=60, waiting=32):
         return {}
 
     monkeypatch.setattr(View, "series", series)
-    with plain_client(client.base_url, 60.0) as readers, ThreadPoolExecutor(count) as pool:
+    with plain_client(client.base_url) as readers, ThreadPoolExecutor(count) as pool:
         asked = [pool.submit(readers.get, "/v1/series") for _ in range(count)]
         try:
             assert begun.wait(60.0)
-            wait_until(lambda: sum(each.done() for each in asked) == count - waiting)  # the others were refused
+            until(lambda: sum(each.done() for each in asked) == count - waiting)  # the others were refused
             yield asked
         finally:
             go_on.set()
-
-
-def wait_until(holds, seconds=60.0):
-    give_up = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/healthz"])
@@ -103,7 +95,7 @@ def test_a_stop_that_cannot_be_logged_holds_and_is_logged_when_a_probe_finds_the
         assert client.get("/readyz").status_code == 503
         log.fails = False
         assert client.get("/readyz").status_code == 200
-        wait_until(lambda: any(entry.kind == "stopped" for entry in log.read()))
+        until(lambda: any(entry.kind == "stopped" for entry in log.read()))
         assert decide(client, 1)["reason"] == "stopped"
         assert [entry.kind for entry in log.read() if entry.kind == "stopped"] == ["stopped"]
 

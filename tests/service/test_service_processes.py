@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from service_app import plain_client, tokens_of_every_kind  # also puts tests/ on the path
+from service_app import PATIENT, plain_client, tokens_of_every_kind, until  # also puts tests/ on the path
 
 from live.postgres import _children  # isort: skip
 
@@ -58,7 +58,7 @@ def served(folder, address, *options, **environment):
             if process.poll() is not None or time.monotonic() > give_up:
                 raise AssertionError((folder / "err").read_text())
             try:
-                if httpx.get(f"{address}/readyz", verify=False).status_code == 200:  # no TLS to prepare
+                if httpx.get(f"{address}/readyz", **PATIENT).status_code == 200:
                     break
             except httpx.TransportError:
                 time.sleep(0.1)
@@ -73,7 +73,7 @@ def test_a_service_starts_stops_in_order_and_starts_again_where_it_was(tmp_path)
     address = configured(tmp_path, tokens="tokens.json")
 
     def ask(role, method, path, **more):
-        return httpx.request(method, address + path, headers={"Authorization": headers[role]}, verify=False, **more)
+        return httpx.request(method, address + path, headers={"Authorization": headers[role]}, **PATIENT, **more)
 
     with served(tmp_path, address):
         made = ask("decide", "POST", "/v1/decisions", json={"state": 0}).json()
@@ -129,7 +129,7 @@ def test_two_workers_share_one_log_and_the_switch_reaches_both_at_once(tmp_path,
         first = both_workers(address, lambda fresh: fresh.post("/v1/decisions", json={"state": 0}))
         made = [answer for answers in first.values() for answer in answers]
         for _ in range(6):  # whichever worker answers, it counts for both
-            told = httpx.get(f"{address}/metrics").text
+            told = httpx.get(f"{address}/metrics", **PATIENT).text
             assert sum(map(float, re.findall(r"^tether_answers_total{.*} (.+)$", told, re.MULTILINE))) == len(made)
             assert "pid=" not in told and re.search(r"^process_resident_memory_bytes ", told, re.MULTILINE)
         for decision in made:  # each outcome through whichever worker takes it, then once more until the other has, too
@@ -138,7 +138,7 @@ def test_two_workers_share_one_log_and_the_switch_reaches_both_at_once(tmp_path,
             assert [answer["repeated"] for answers in counted.values() for answer in answers].count(False) == 1
         for round in range(3):
             order = "/v1/stop" if round % 2 == 0 else "/v1/resume"
-            assert httpx.post(address + order, json={"why": "a test"}).status_code == 200
+            assert httpx.post(address + order, json={"why": "a test"}, **PATIENT).status_code == 200
             seen = both_workers(address, lambda fresh: fresh.post("/v1/decisions", json={"state": 0}))
             reasons = {answer["reason"] for answers in seen.values() for answer in answers}
             assert reasons == {"stopped"} if round % 2 == 0 else not reasons & {"stopped"}
@@ -156,14 +156,11 @@ def test_two_workers_share_one_log_and_the_switch_reaches_both_at_once(tmp_path,
 
 def workers_of(process):
     """The worker processes that a supervisor has started."""
-    return [pid for pid in _children(process.pid) if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
-
-
-def until(condition, seconds=60.0):
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    found = []
+    for pid in _children(process.pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            found += [pid] if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text() else []
+    return found
 
 
 @pytest.mark.slow
@@ -181,10 +178,14 @@ def test_a_worker_that_cannot_start_takes_no_other_with_it(tmp_path, database):
         os.kill(victim, signal.SIGKILL)
         until(lambda: (tmp_path / "err").read_text().count("this worker cannot start") >= 2)
         assert process.poll() is None and other in workers_of(process)
-        answer = httpx.post(f"{address}/v1/decisions", json={"state": 0})
+        answer = httpx.post(f"{address}/v1/decisions", json={"state": 0}, **PATIENT)
         assert (answer.status_code, answer.json()["reason"]) == (503, "not-logged")
-        left = {file.name.rpartition("_")[2] for file in {*counts.iterdir()} - before}
-        assert left <= {f"{pid}.db" for pid in (other, *workers_of(process))}, "else each attempt would leave some"
+
+        def none_left():  # else each attempt would leave some
+            left = {file.name.rpartition("_")[2] for file in {*counts.iterdir()} - before}
+            return left <= {f"{pid}.db" for pid in (other, *workers_of(process))}
+
+        until(none_left)
         database.start()
         both_workers(address, lambda fresh: fresh.get("/v1/status"))
 

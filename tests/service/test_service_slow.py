@@ -8,14 +8,13 @@ import socket
 import time
 from contextlib import contextmanager
 
-import httpx
 import pytest
-from service_app import decide, new_advisor, serving
+from service_app import decide, new_advisor, plain_client, serving, until
 from test_service_processes import configured
 from test_service_start import started
 
 SECONDS = 0.8
-LATE = 4.5
+LATE = 15.0
 """Seconds after which a connection must have ended, however busy the machine is."""
 HEAD = "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {}\r\nContent-Length: 20\r\n\r\n"
 
@@ -28,12 +27,12 @@ def client():
 
 @contextmanager
 def connected(client):
-    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=5.0) as line:
+    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=LATE) as line:
         yield line
 
 
 def rest_of(line):
-    """Everything that still comes until the service hangs up, which it must within the line's five seconds."""
+    """Everything that still comes until the service hangs up, which it must before it is LATE."""
     parts = []
     while part := line.recv(65536):
         parts.append(part)
@@ -56,7 +55,7 @@ def drip(line, byte=b"x"):
     """Seconds until the service hangs up on somebody who sends a byte now and then."""
     began = time.monotonic()
     line.settimeout(SECONDS / 8)
-    while time.monotonic() - began < 5.0:
+    while time.monotonic() - began < 2 * LATE:
         try:
             line.sendall(byte)
             if not line.recv(65536):
@@ -118,10 +117,13 @@ def test_one_address_cannot_have_all_connections():
             fourth.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer(fourth)
         lines.close()
-        time.sleep(0.2)
-        with connected(client) as again:
-            again.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b" 200 " in answer(again), "those that ended count no more"
+
+        def is_served():
+            with connected(client) as again, contextlib.suppress(ConnectionError, AssertionError):
+                again.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                return b" 200 " in answer(again)
+
+        until(is_served)  # those that ended count no more
 
 
 def test_a_body_that_drips_has_no_more_time_than_one_that_stops(client):
@@ -130,8 +132,8 @@ def test_a_body_that_drips_has_no_more_time_than_one_that_stops(client):
         assert drip(line, b" ") < LATE
 
 
-def test_a_body_in_two_parts_is_taken_if_it_comes_in_time(client):
-    with connected(client) as line:
+def test_a_body_in_two_parts_is_taken_if_it_comes_in_time():
+    with serving(new_advisor()) as client, connected(client) as line:
         line.sendall(HEAD.format("/v1/decisions", "application/json").encode() + b'{"state": ')
         time.sleep(SECONDS / 4)
         line.sendall(b"0        }")
@@ -182,11 +184,11 @@ def test_more_connections_than_there_are_files_leave_the_service_and_its_log_as_
         for said in process.stderr:
             if "the dashboard is at" in said:
                 break
-        with httpx.Client(base_url=address, timeout=5.0) as client:
+        with plain_client(address) as client:
             assert decide(client)["logged"]
             where = client.base_url.host, client.base_url.port
             for _ in range(26):  # asking in between: a connection that idles for long is closed, whoever else connects
-                lines.extend(socket.create_connection(where, timeout=5.0) for _ in range(10))
+                lines.extend(socket.create_connection(where, timeout=LATE) for _ in range(10))
                 assert decide(client)["logged"]
             for _ in range(5):
                 assert decide(client)["logged"]
