@@ -282,9 +282,10 @@ def test_in_a_browser_dark_follows_the_reader_and_figures_follow_the_page(desk):
 def test_in_a_browser_print_shows_the_printed_figure_on_white(desk):
     tab = desk.tab
     tab.emulate_media(media="print", color_scheme="dark")
-    assert tab.locator(".static img").is_visible() and not tab.locator(".plot").first.is_visible()
+    tab.locator(".static img").wait_for()
+    assert not tab.locator(".plot").first.is_visible()
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert tab.evaluate("document.querySelector('.static img').naturalWidth") > 400
+    tab.wait_for_function("() => document.querySelector('.static img').naturalWidth > 400")
     tab.emulate_media(media="screen", color_scheme="dark")
     assert desk.is_content()
 

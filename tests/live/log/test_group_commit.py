@@ -11,7 +11,7 @@ from tether.live.log.chain import verify_store
 from tether.live.log.group_commit import GroupCommit
 from tether.live.log.memory import MemoryStore
 
-SOON = 20
+SOON = 60
 """Seconds after which a test gives up; nothing waits that long unless it is wrong."""
 
 

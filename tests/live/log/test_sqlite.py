@@ -224,7 +224,7 @@ def test_a_store_is_not_carried_over_a_fork(tmp_path):
     answers = context.Queue()
     child = context.Process(target=use, args=(store, answers))
     child.start()
-    assert "before a fork" in answers.get(timeout=20)
+    assert "before a fork" in answers.get(timeout=60)
     child.join()
     store.append([draft(3)])
     assert numbers(store) == [1, 3]
