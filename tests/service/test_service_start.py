@@ -13,6 +13,7 @@ import threading
 import time
 import tomllib
 from functools import partial
+from http.client import HTTPConnection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -146,24 +147,20 @@ def test_a_cold_start_folds_the_log_once_and_leaves_a_snapshot_for_every_worker(
 
 def ends_at_once(folder, address, ready=str, **environment):
     """Ctrl-C while somebody waits for news: (seconds, return code, what the wait was answered)."""
-    answers = []
     with served(folder, address, **environment) as process:
         ready(address)
         head = httpx.get(f"{address}/v1/status", **PATIENT).json()["head"]["seq"]
-        ask = {"params": {"after": head, "wait": 20}, **PATIENT}
-        waits = [
-            threading.Thread(target=lambda: answers.append(httpx.get(f"{address}/v1/events", **ask))) for _ in "ab"
-        ]
+        waits = [HTTPConnection(address.removeprefix("http://"), timeout=60) for _ in "ab"]
         for each in waits:
-            each.start()
-        time.sleep(2.0)  # both wait
+            each.request("GET", f"/v1/events?after={head}&wait=20")
+        time.sleep(2.0)  # both are sent, and now taken
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         code = process.wait(60)
         seconds = time.monotonic() - began
-        for each in waits:
-            each.join()
-    return seconds, code, [(answer.status_code, answer.json()["head"]) for answer in answers], head
+        answers = [each.getresponse() for each in waits]
+        told = [(answer.status, json.load(answer)["head"]) for answer in answers]
+    return seconds, code, told, head
 
 
 def test_ctrl_c_ends_at_once_though_a_dashboard_is_open(tmp_path):

@@ -145,7 +145,7 @@ def test_the_steps_of_the_dockerfile_serve(wheel, tmp_path):
     probe = [part.replace("8080", str(port)) for part in probe]
     served = subprocess.Popen(["env", *start, "service.toml"], cwd=tmp_path / "service", env=path)
     try:
-        give_up = time.monotonic() + 60.0
+        give_up = time.monotonic() + 120.0
         while subprocess.run(["env", *probe], env=path, capture_output=True, check=False).returncode:
             assert served.poll() is None and time.monotonic() < give_up
             time.sleep(0.2)
