@@ -11,7 +11,6 @@ How to use it (figures and reports do nothing else):
         cell.per                               # "episode", "unit" or "step": what a row of a run counts
         cell.seeds                             # (n,): the runs that finished
         cell["regret"]                         # (n, K) float64, one row per seed; any name in cell.column_names
-    results.by_label["..."]                    # the same cells by label
     results.study, results.title, results.episodes, results.spec, results.version, results.platform, results.kernel
     results.missing                            # (label, seed) of runs that the spec asks for and the folder lacks
 
@@ -207,11 +206,6 @@ class Results:
         """Whether its runs are counted in episodes, in interaction units or in steps."""
         kinds = {cell.per for cell in self.cells}
         return "unit" if "unit" in kinds else "step" if "step" in kinds else "episode"
-
-    @property
-    def by_label(self) -> dict[str, Cell]:
-        """Cells by label."""
-        return {cell.label: cell for cell in self.cells}
 
     @property
     def finished(self) -> list[Cell]:

@@ -200,16 +200,8 @@ def _assumptions(instances: list[World]) -> list[dict[str, Any]]:
     seen = f"in {len(worlds)} instance(s)"
     wrong = f"costs are not linear: {first.story}" if isinstance(first, MisspecifiedMDP) else ""
     found = [
-        (
-            "1: linear MDP, transition laws are distributions",
-            not wrong,
-            wrong or seen,
-        ),
-        (
-            "2: the safe action costs less than τ",
-            min(gaps) > 0.0,
-            f"smallest gap τ − τ_h(s) = {min(gaps):.4g} {seen}",
-        ),
+        ("1: linear MDP, transition laws are distributions", not wrong, wrong or seen),
+        ("2: the safe action costs less than τ", min(gaps) > 0.0, f"smallest gap τ − τ_h(s) = {min(gaps):.4g} {seen}"),
         (
             "4: ‖γ*_h‖ within its declared bound B",
             True,

@@ -442,14 +442,16 @@ def render(chart: Chart, kinds: Sequence[str], *, stacked: bool = False) -> dict
     """One chart as the bytes of files, by format; `stacked` puts its panels under each other, for a page upright."""
     import matplotlib
 
-    made = {}
     with matplotlib.rc_context(LOOK):
         figure = make_figure(chart, stacked=stacked)
-        for kind in kinds:
-            sink = io.BytesIO()
-            figure.savefig(sink, format=kind, **FORMATS[kind])
-            made[kind] = sink.getvalue()
-    return made
+        return {kind: encoded(figure, kind) for kind in kinds}
+
+
+def encoded(figure: "Figure", kind: str, **changes: Any) -> bytes:
+    """A figure as the bytes of a file, with these changes to what FORMATS says."""
+    sink = io.BytesIO()
+    figure.savefig(sink, format=kind, **{**FORMATS[kind], **changes})
+    return sink.getvalue()
 
 
 def make_figure(chart: Chart, *, stacked: bool = False) -> "Figure":
@@ -492,7 +494,7 @@ def draw_panel(ax: "Axes", panel: Panel, letter: str = "", line: int = 66) -> No
     set_scales(ax, panel)
     floor = floor_of(panel)
     for place, curve in enumerate(panel.series):
-        _curve(ax, panel, curve, floor, place)
+        _curve(ax, panel, curve, place)
     set_limits(ax, panel, floor)
     for guide in panel.guides:
         _draw_guide(ax, guide)
@@ -506,7 +508,7 @@ def draw_panel(ax: "Axes", panel: Panel, letter: str = "", line: int = 66) -> No
     ax.text(0, 1.025, textwrap.fill(panel.subtitle, line), transform=ax.transAxes, fontsize=8, color=QUIET, va="bottom")
 
 
-def _curve(ax: "Axes", panel: Panel, curve: Series, floor: float, place: int) -> None:
+def _curve(ax: "Axes", panel: Panel, curve: Series, place: int) -> None:
     """A curve with its band; what a log axis cannot show is left out, never moved."""
     style = curve.style
     y, low, high = curve.y, curve.low, curve.high

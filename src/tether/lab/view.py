@@ -1,5 +1,6 @@
 """What a study offers to those who show it: claims, charts, a table, pictures. Its file makes one `View` of it."""
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -89,3 +90,25 @@ def html_table(name: str, caption: str, heads: Sequence[str], body: str, *, word
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(name)}"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def plain_table(
+    study: str, caption: str, rows: list[dict[str, Any]], heads: Sequence[str], lines: list[Sequence[str]]
+) -> Table:
+    """A table whose page shows the lines of the terminal."""
+    body = "\n".join(
+        f'<tr><th scope="row">{head}</th>{"".join(f"<td>{entry}</td>" for entry in entries)}</tr>'
+        for head, *entries in lines
+    )
+    page = html_table(f"Numbers of {study}", caption, [head.capitalize() for head in heads], body)
+    return Table(rows, heads, lines, [page])
+
+
+def table_files(study: str, table: Table, markdown: str) -> dict[str, bytes]:
+    """The rows as Parquet and their Markdown, by the names of the files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(table.rows), sink, compression="zstd")
+    return {f"{study}.parquet": sink.getvalue(), f"{study}.md": markdown.encode()}

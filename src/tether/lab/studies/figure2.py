@@ -1,7 +1,6 @@
 """Figure 2 (section 5.2) and every other study that counts interaction units: success, return and safety of RSLUCB-QVI
 on the lake, beside CISR and the safe action; the claims of section 5.2 and ours; and the lake as a picture."""
 
-import io
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,6 @@ from tether.lab.books import Cell, Interval, Results, interval
 from tether.lab.cells import build_agent, build_world
 from tether.lab.cisr.curves import load_curves, published
 from tether.lab.plots import (
-    FORMATS,
     INK,
     LOOK,
     QUIET,
@@ -28,6 +26,7 @@ from tether.lab.plots import (
     Panel,
     Series,
     Style,
+    encoded,
     in_turns,
     radius_note,
     shares_of,
@@ -778,9 +777,7 @@ def render_portrait(seen: Portrait, *, dpi: int = 160) -> bytes:
         figure.text(0.03, 0.962, story, va="top", color=QUIET, fontsize=9.5, linespacing=1.45)
         for ax, draw in zip(axes, (_safe_panel, _learned_panel, _visits_panel, _cost_panel), strict=True):
             draw(ax, seen)
-        sink = io.BytesIO()
-        figure.savefig(sink, **{**FORMATS["png"], "format": "png", "dpi": dpi})
-    return sink.getvalue()
+        return encoded(figure, "png", dpi=dpi)
 
 
 def _story(seen: Portrait) -> str:

@@ -5,10 +5,10 @@ its radii, taken from a grid that all share, on seeds that are not shown. Anchor
 are run again first (studies/anchors.py), so that a row is believed before it is compared.
 """
 
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from html import escape
 from itertools import product
@@ -33,6 +33,7 @@ from tether.lab.plots import (
     Panel,
     Series,
     Style,
+    encoded,
     number,
     shares_of,
     spread,
@@ -44,8 +45,9 @@ from tether.lab.specs import Choice, Study
 from tether.lab.storage import make_folder, write_atomically
 from tether.lab.studies import anchors
 from tether.lab.studies.anchors import ANCHORS, OURS, Anchor, Played, Task
-from tether.lab.view import Claim, Picture, Table, View, counted, html_table
+from tether.lab.view import Claim, Picture, Table, View, counted, html_table, table_files
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, MisspecifiedMDP, Streams
+from tether.problem.problem import Problem
 from tether.records import Array
 
 GRID = (0.03, 0.1, 0.3, 1.0, 3.0)
@@ -80,33 +82,28 @@ TRACKS: dict[Track, str] = {
     "episode": "expected cost of every episode",
     "none": "no promise",
 }
+SLUCB = Row(
+    title="Tether (SLUCB-QVI)",
+    citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
+    track="step",
+    constraint="⟨γ*, φ⟩ ≤ τ at every step",
+    told="the reward noise σ_r",
+    source="text",
+    anchor="the paper's figures: tether reproduce figure1",
+)
 FRAMES: dict[str, Row] = {
-    "slucb-qvi": Row(
-        title="Tether (SLUCB-QVI)",
-        citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
-        track="step",
-        constraint="⟨γ*, φ⟩ ≤ τ at every step",
-        told="the reward noise σ_r",
-        source="text",
-        anchor="the paper's figures: tether reproduce figure1",
-    ),
-    "slucb-qvi, by theorems": Row(
+    "slucb-qvi": SLUCB,
+    "slucb-qvi, by theorems": replace(
+        SLUCB,
         title="Tether (SLUCB-QVI), by theorems alone",
-        citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
-        track="step",
-        constraint="⟨γ*, φ⟩ ≤ τ at every step",
         told="for H = 1 the reward noise σ_r, else the number of episodes K",
-        source="text",
-        anchor="the paper's figures: tether reproduce figure1",
         deviations=("c_β, the constant of β, is 1",),
     ),
-    "rslucb-qvi": Row(
+    "rslucb-qvi": replace(
+        SLUCB,
         title="Tether (RSLUCB-QVI)",
-        citation="Amani, Thrampoulidis, Yang: ICML 2021, with docs/theory.md",
         track="coin",
         constraint="E⟨γ*, φ⟩ ≤ τ at every step",
-        told="the reward noise σ_r",
-        source="text",
         anchor="the paper's figures: tether reproduce figure2",
     ),
     "always-safe": Row(
@@ -144,18 +141,10 @@ OWN_METHODS = ("slucb-qvi", "slucb-qvi, by theorems", "rslucb-qvi")
 
 def row_for(agent: str) -> Row:
     """What the league says of an agent."""
-    found = FRAMES.get(agent) or row_of(agent)
-    if found is None:
-        found = Row(
-            title=agent,
-            citation="",
-            track="step",
-            constraint="not stated",
-            told="not stated",
-            source="memory",
-            anchor="",
-        )
-    return found
+    about = FRAMES.get(agent) or row_of(agent)
+    return about or Row(
+        title=agent, citation="", track="step", constraint="not stated", told="not stated", source="memory", anchor=""
+    )
 
 
 # Before the study runs: who plays where, and with which scale
@@ -218,7 +207,7 @@ def tuned_scales(results: Results) -> dict[tuple[str, str], float]:
     """(agent, world) -> the scale with the fewest violations; among equals that with the least regret, then 1."""
     best: dict[tuple[str, str], tuple[float, float, float, float]] = {}
     for cell in results.finished:
-        key, scale = (cell.agent, cell.world_label or cell.world), float(cell.options["scale"])
+        key, scale = (cell.agent, _world(cell)), float(cell.options["scale"])
         over = float(np.maximum(broken(cell) - allowed(cell), 0.0).sum())
         judged = (over, float(per_seed(cell, "regret").mean()), abs(np.log(scale)), scale)
         best[key] = min(best.get(key, judged), judged)
@@ -229,8 +218,7 @@ def allowed(cell: Cell) -> float:
     """How many costs over τ a run's promise leaves open: the share η where it is about measured costs, else none."""
     if cell.own != "realised":
         return 0.0
-    world = build_world(cell.world, cell.world_options, 1, Streams.from_seed(0))
-    return world.problem.exceedance * float(cell["own_excess"].shape[1])
+    return _problem(cell).exceedance * float(cell["own_excess"].shape[1])
 
 
 def broken(cell: Cell) -> Array:
@@ -329,7 +317,7 @@ def row(cell: Cell, results: Results) -> dict[str, Any]:
     limits = "realised" if cell.own == "realised" else cell.limits  # of the world: all are judged by what it limits
     over = violations if limits == "step" else np.ceil(np.maximum(own - allowed(cell), 0.0))
     regret, seconds = over_seeds(per_seed(cell, "regret")), float(np.median(cell["plan_seconds"]))
-    horizon = 1 if about.horizon == 1 else _horizon(cell)
+    horizon = 1 if about.horizon == 1 else _problem(cell).horizon
     return {
         "world": _world(cell),
         "instance": cell.instance,
@@ -367,9 +355,9 @@ def _world(cell: Cell) -> str:
     return cell.world_label or cell.world
 
 
-def _horizon(cell: Cell) -> int:
-    world = build_world(cell.world, cell.world_options, 1, Streams.from_seed(0))
-    return world.problem.horizon
+def _problem(cell: Cell) -> Problem:
+    """Of some instance of the cell's world."""
+    return build_world(cell.world, cell.world_options, 1, Streams.from_seed(0)).problem
 
 
 def command(cell: Cell, results: Results) -> str:
@@ -402,9 +390,8 @@ def table(results: Results) -> Table:
         pages.append(html_table(f"League in {world}", caption, heads, body, words=4))
         missing = "".join(f"<li>{escape(' · '.join(who))}: {escape(why)}</li>" for why, who in absent[world].items())
         pages.append(f"<details><summary>Who cannot play in {escape(world)}</summary><ul>{missing}</ul></details>")
-    pages += [_commands(rows)]
-    lines = [_line(one) for one in rows]
-    return Table(rows, ("world", "method", "regret", "95% interval", "violations", "in runs", "radius"), lines, pages)
+    columns = ("world", "method", "regret", "95% interval", "violations", "in runs", "radius")
+    return Table(rows, columns, [_line(one) for one in rows], [*pages, _commands(rows)])
 
 
 def absentees(results: Results) -> dict[str, dict[str, list[str]]]:
@@ -495,13 +482,8 @@ def summary(results: Results, rows: list[dict[str, Any]]) -> str:
 
 
 def files(results: Results) -> dict[str, bytes]:
-    """The table as Parquet."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(table(results).rows), sink, compression="zstd")
-    return {f"{results.study}.parquet": sink.getvalue(), f"{results.study}.md": markdown(results).encode()}
+    """The table as Parquet and as Markdown."""
+    return table_files(results.study, table(results), markdown(results))
 
 
 def markdown(results: Results) -> str:
@@ -583,9 +565,12 @@ def _plain(text: str) -> str:
 
 # Anchors: badges, claims and their figure
 
+Badge = tuple[Task, Anchor, Played, float]
+"""What was played for an anchor, with the number that the figure shows, as a mean over trials."""
 
-def badges(folder: Path) -> Iterator[tuple[Task, Anchor, Played, float]]:
-    """What was played for the anchors, each with the number that the figure shows, as a mean over trials."""
+
+def badges(folder: Path) -> Iterator[Badge]:
+    """What was played for the anchors."""
     for task, played in anchors.kept(folder):
         anchor = ANCHORS[task.anchor]
         yield task, anchor, played, float(anchor.statistic(played.regret[:, -1], task.rounds).mean())
@@ -609,7 +594,7 @@ def anchor_claims(folder: Path) -> list[Claim]:
             )
         )
     for task, anchor, played, value in found:
-        rival = next((v for t, _, _, v in found if t[::2] == task[::2] and t.player == "ROFUL"), None)
+        rival = _beside(found, task).get("ROFUL")
         if task.player != OURS or rival is None:
             continue
         clean = int((played.violations == 0).sum())
@@ -621,7 +606,7 @@ def anchor_claims(folder: Path) -> list[Claim]:
                 rival >= 3.0 * value and clean == anchor.trials,
                 f"{_shown(anchor)} after {task.rounds:,} rounds: {value:.4g} against {rival:.4g}, {rival / value:.2f} "
                 f"times less; {clean} of {anchor.trials} trials without a violation; largest c − τ "
-                f"{played.worst.max():.2g}. At equal radii: {_equal(found, task, rival)}",
+                f"{played.worst.max():.2g}. At equal radii: {_equal(_beside(found, task))}",
             )
         )
     return made
@@ -633,7 +618,7 @@ def anchors_markdown(folder: Path) -> str:
     lines = ["| figure | player | published | here | mean regret | ROFUL over it | trials without a violation |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for task, anchor, played, value in found:
-        rival = next((v for t, _, _, v in found if t[::2] == task[::2] and t.player == "ROFUL"), float("nan"))
+        rival = _beside(found, task).get("ROFUL")
         published = anchor.published.get(task.player)
         cells = (
             f"{anchor.title}, {_shown(anchor)}, T = {task.rounds:,}",
@@ -641,19 +626,23 @@ def anchors_markdown(folder: Path) -> str:
             "" if published is None else f"{published:,g}",
             _digits(value),
             _digits(float(played.regret[:, -1].mean())),
-            "" if np.isnan(rival) else f"{rival / value:.2f}",
+            "" if rival is None else f"{rival / value:.2f}",
             f"{int((played.violations == 0).sum())} of {anchor.trials}",
         )
         lines.append(_plain(f"| {' | '.join(cells)} |"))
     return "\n".join(lines)
 
 
-def _equal(found: Sequence[tuple[Task, Anchor, Played, float]], task: Task, rival: float) -> str:
+def _beside(found: Sequence[Badge], task: Task) -> dict[str, float]:
+    """The number of every player of the same anchor after the same rounds."""
+    return {other.player: value for other, _, _, value in found if other[::2] == task[::2]}
+
+
+def _equal(numbers: dict[str, float]) -> str:
     """ROFUL's number over ours where ours is given ROFUL's radii."""
-    same = [
-        (t, v) for t, _, _, v in found if t[::2] == task[::2] and t.player.startswith("Tether, ") and t.player != OURS
-    ]
-    return "; ".join(f"{t.player.removeprefix('Tether, ')}: {rival / v:.2f}" for t, v in same) or "not played"
+    same = {name: value for name, value in numbers.items() if name.startswith("Tether, ") and name != OURS}
+    parts = [f"{name.removeprefix('Tether, ')}: {numbers['ROFUL'] / value:.2f}" for name, value in same.items()]
+    return "; ".join(parts) or "not played"
 
 
 def _digits(value: float) -> str:
@@ -781,7 +770,7 @@ def _profiles(rows: Sequence[dict[str, Any]], best: dict[str, float], titles: Se
         clean = [one for one in mine if one["broken"] == 0]
         ratios = np.array([one["regret_mean"] / best[one["world"]] for one in clean])
         share: Array = (ratios[:, None] <= factors * (1.0 + 1e-9)).sum(axis=0) / max(1, len(mine))
-        about = row_for(rows[0]["method"]) if not mine else row_for(mine[0]["method"])
+        about = row_for((mine or rows)[0]["method"])
         made.append(Series(name, TRACKS[about.track], style, factors, share, share, share, total=float(share[-1])))
     return tuple(made)
 
@@ -794,20 +783,14 @@ def pictures(results: Results) -> list[Picture]:
     if results.study == AXES:
         words = "Regret over always a₀'s as one thing after the other gets harder; hollow where a promise was broken."
         return [Picture(f"{results.study}", "Axes of difficulty", words, lambda dpi: axes_picture(results, dpi))]
-    words = "Each method's regret and violations in every world; the numbers are in the tables."
     whole = (
         "Each method over all worlds: its mean regret over always a₀'s, and the share of its runs that broke a limit."
     )
+    words = "Each method's regret and violations in every world; the numbers are in the tables."
+    name, title = results.study, "Regret and violations"
     return [
-        Picture(
-            f"{results.study}-overall",
-            "Regret and violations, over all worlds",
-            whole,
-            lambda dpi: overall(results, dpi),
-        ),
-        Picture(
-            f"{results.study}-pareto", "Regret and violations, world by world", words, lambda dpi: pareto(results, dpi)
-        ),
+        Picture(f"{name}-overall", f"{title}, over all worlds", whole, lambda dpi: overall(results, dpi)),
+        Picture(f"{name}-pareto", f"{title}, world by world", words, lambda dpi: pareto(results, dpi)),
     ]
 
 
@@ -869,7 +852,7 @@ def overall(results: Results, dpi: int) -> bytes:
         ax.legend(handles=_kinds(), loc="best", fontsize=7.5)
         figure.draw_without_rendering()  # lays it out
         _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
-        return _png(figure, dpi)
+        return encoded(figure, "png", dpi=dpi)
 
 
 def _number_dots(ax: Any, dots: Sequence[tuple[float, float, int]]) -> None:
@@ -897,12 +880,6 @@ def _number_dots(ax: Any, dots: Sequence[tuple[float, float, int]]) -> None:
             ends = [x - 0.01 * left, at + 0.5 * left * room[0]], [y, height]
             ax.plot(*ends, color=QUIET, lw=0.4, transform=ax.transAxes)
             ax.text(at, height, str(label), transform=ax.transAxes, fontsize=7, color=INK, ha="center", va="center")
-
-
-def _png(figure: Any, dpi: int) -> bytes:
-    sink = io.BytesIO()
-    figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
-    return sink.getvalue()
 
 
 def axes_of(results: Results) -> dict[str, list[tuple[Any, str]]]:
@@ -957,7 +934,7 @@ def axes_picture(results: Results, dpi: int) -> bytes:
         hollow = "hollow: broke the limit at least once"
         marks.append(Line2D([], [], linestyle="", marker="o", color=QUIET, mfc="white", label=hollow))
         figure.legend(handles=marks, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-        return _png(figure, dpi)
+        return encoded(figure, "png", dpi=dpi)
 
 
 def pareto(results: Results, dpi: int) -> bytes:
@@ -986,7 +963,7 @@ def pareto(results: Results, dpi: int) -> bytes:
         figure.draw_without_rendering()
         for ax, dots in panels:
             _number_dots(ax, dots)
-        return _png(figure, dpi)
+        return encoded(figure, "png", dpi=dpi)
 
 
 def _pareto_panel(

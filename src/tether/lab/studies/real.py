@@ -1,7 +1,6 @@
 """Worlds that nobody here wrote: what each method gains over the safe action, what it breaks, and a picture of it."""
 
 import inspect
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.lab.books import Cell, Results, interval, paired
-from tether.lab.plots import INK, LOOK, QUIET, Chart, Panel, running_sum, styles
+from tether.lab.plots import INK, LOOK, QUIET, Chart, Panel, encoded, running_sum, styles
 from tether.lab.real import RealWorld, described
-from tether.lab.view import Claim, Picture, Table, View, counted, html_table
+from tether.lab.view import Claim, Picture, Table, View, counted, plain_table, table_files
 from tether.records import Array
 
 OURS, SAFE = "slucb-qvi", "always-safe"
@@ -132,10 +131,7 @@ def table(results: Results) -> Table:
         "its τ: the true cost, or the observed one where the truth is not known; the worst excess is in units of the "
         "cost. Time is the method's own, without the simulator's. Lines are what a user writes beside the environment."
     )
-    page = html_table(
-        f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], rows_of_page(lines)
-    )
-    return Table(made, HEADS, lines, [page])
+    return plain_table(results.study, caption, made, HEADS, lines)
 
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
@@ -270,9 +266,7 @@ def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
             ax.set_xlabel("step")
         place = f"{world.title}, {world.cell_of(cells[0].seeds[0])}"
         figure.suptitle(f"{place}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
-        sink = io.BytesIO()
-        figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
-    return sink.getvalue()
+        return encoded(figure, "png", dpi=dpi)
 
 
 def _range(world: RealWorld, cells: Sequence[Cell]) -> tuple[float, float]:
@@ -291,14 +285,6 @@ def _limits(ax: Any, world: RealWorld, low: float, high: float) -> None:
             ax.axhline(limit, color="#c62828", linewidth=0.8)
 
 
-def rows_of_page(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of a table in HTML."""
-    return "\n".join(
-        f'<tr><th scope="row">{head}</th>{"".join(f"<td>{entry}</td>" for entry in entries)}</tr>'
-        for head, *entries in lines
-    )
-
-
 def markdown(results: Results) -> str:
     """The table for the documentation."""
     return in_markdown(table(results))
@@ -312,12 +298,7 @@ def in_markdown(made: Table) -> str:
 
 def files(results: Results) -> dict[str, bytes]:
     """The table as Parquet and as Markdown."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(table(results).rows), sink, compression="zstd")
-    return {f"{results.study}.parquet": sink.getvalue(), f"{results.study}.md": markdown(results).encode()}
+    return table_files(results.study, table(results), markdown(results))
 
 
 def summary(results: Results, made: list[dict[str, Any]]) -> str:

@@ -12,11 +12,11 @@ import numpy as np
 
 from tether.gym.comparison import Comparison
 from tether.lab.books import Cell, Results, interval
-from tether.lab.plots import INK, LOOK, QUIET
+from tether.lab.plots import INK, LOOK, QUIET, encoded
 from tether.lab.real import RealWorld
-from tether.lab.studies.real import OURS, SAFE, broken_steps, gains, in_markdown, places, rows_of_page
+from tether.lab.studies.real import OURS, SAFE, broken_steps, gains, in_markdown, places
 from tether.lab.studies.real import charts as curves
-from tether.lab.view import Claim, Picture, Table, View, counted, html_table
+from tether.lab.view import Claim, Picture, Table, View, counted, plain_table
 from tether.records import Array
 
 COLUMNS = frozenset({"reward", "signal_0", "signal_1", "violations", "excess", "alarm", "baseline"})
@@ -94,10 +94,7 @@ def table(results: Results) -> Table:
     caption = (
         f"Gains in {unit}, over the second half of each run; 95% over cells. The worst excess is in units of cost."
     )
-    page = html_table(
-        f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], rows_of_page(lines)
-    )
-    return Table(made, HEADS, lines, [page])
+    return plain_table(results.study, caption, made, HEADS, lines)
 
 
 def _line(name: str, some: list[dict[str, Any]]) -> Sequence[str]:
@@ -185,9 +182,7 @@ def draw(made: list[dict[str, Any]], dpi: int) -> bytes:
         broken = sum(one["violations"] > 0 for one in made)
         ax.set_title(f"Gain over the safe action; circles: no gain is shown; crosses: τ was broken ({broken} cells)",
                      loc="left", fontsize=9.5, color=INK)  # fmt: skip
-        sink = io.BytesIO()
-        figure.savefig(sink, format="png", dpi=dpi, metadata={"Software": None})
-    return sink.getvalue()
+        return encoded(figure, "png", dpi=dpi)
 
 
 def _climate(name: str) -> tuple[int, str]:

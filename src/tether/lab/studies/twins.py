@@ -12,7 +12,7 @@ import numpy as np
 from tether.lab.books import Cell, Results
 from tether.lab.plots import RAMPS, Chart, Panel, running_sum
 from tether.lab.registry import meaning_of
-from tether.lab.view import Claim, Table, View, html_table
+from tether.lab.view import Claim, Table, View, plain_table
 
 TWINS = {
     "dosing-twin": ("dosing", "Dosing twin", "Toxicity is convex in the dose."),
@@ -79,19 +79,13 @@ HEADS = (
 def table(results: Results) -> Table:
     """What the watches notice, per run, and what the learner gains."""
     made = rows(results)
-    lines = [_line(one) for one in made]
-    body = "\n".join(
-        f'<tr><th scope="row">{world}</th>{"".join(f"<td>{entry}</td>" for entry in others)}</tr>'
-        for world, *others in lines
-    )
     units = "; ".join(f"{world}: {unit}" for world, unit in {one["world"]: one["unit"] for one in made}.items())
     caption = (
         "Violations are steps whose true cost exceeds τ, per run: without any watch, and with this one, after whose "
         "alarm the safe action is played. The median of the steps until the alarm is over the runs with an alarm. "
         f"Gains are over the safe action ({units})."
     )
-    page = html_table(f"Numbers of {results.study}", caption, [head.capitalize() for head in HEADS], body)
-    return Table(made, HEADS, lines, [page])
+    return plain_table(results.study, caption, made, HEADS, [_line(one) for one in made])
 
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
@@ -157,9 +151,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def _panel(cell: Cell) -> Panel:
-    series = []
-    for column, name, note, hue in CURVES:
-        series.append(running_sum(name, note, RAMPS[hue].style(0.0, 1.9), cell[column]))
+    series = [running_sum(name, note, RAMPS[hue].style(0.0, 1.9), cell[column]) for column, name, note, hue in CURVES]
     zero = [curve.name for curve in series if curve.total == 0.0]
     _, title, wrong = TWINS[cell.world]
     return Panel(
