@@ -71,7 +71,7 @@ def test_cells_are_the_features_that_repeat_in_the_order_in_which_they_are_met()
 
 def test_the_radius_of_a_cell_by_hand():
     """n = 30, the first cell, level 0.1: σ√(40(log 4 + 2 log 20)) / 30."""
-    cells = Cells(np.zeros((1, 2)), np.array([30.0]), np.zeros((1, 1)))
+    cells = Cells(np.zeros((1, 2)), np.array([30.0]), np.zeros((1, 1)), np.zeros(30, dtype=np.intp))
     assert cells.radius(0.5, 0.1)[0] == pytest.approx(0.5 * np.sqrt(40 * (np.log(4) + 2 * np.log(20))) / 30)
 
 

@@ -315,6 +315,8 @@ class LeastSquaresAgent:
     config_type: ClassVar[type[LeastSquaresConfig]] = LeastSquaresConfig
     bounds: Bounded = "cost"
     mixes: ClassVar[bool] = False
+    plans_itself: ClassVar[bool] = False
+    """Whether plans are made by a `make_plan` of its own, not by the kernels of the learner."""
     buffers: ClassVar[tuple[str, ...]] = ("scratch", "lone", "last_question", "time")
     """Attributes that the future does not depend on: they are overwritten before they are read, or only save time."""
 
@@ -502,7 +504,8 @@ class LeastSquaresAgent:
     @property
     def watches_outcomes(self) -> bool:
         """Whether single outcomes matter beyond the sums, so that episodes cannot run in compiled blocks."""
-        return self.watch is not None or self.config.replan == "on-growth" or self.decides_afresh
+        waits = self.config.replan == "on-growth"
+        return self.plans_itself or self.watch is not None or waits or self.decides_afresh
 
     @property
     def decides_afresh(self) -> bool:

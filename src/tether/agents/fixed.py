@@ -18,16 +18,12 @@ class DefaultAction(LeastSquaresAgent):
 
     kind = "default-action"
     config_type = SlucbConfig
+    plans_itself = True
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
         config = (config or SlucbConfig(pooled=True)).settled(problem, mixes=self.mixes)
         origin: Origin = "exact" if problem.baseline_cost is not None else "none"
         super().__init__(problem, config, plain_rules(problem, config), origins=(origin, "none"))
-
-    @property
-    def watches_outcomes(self) -> bool:
-        """Its plans are made here, not by the kernels of the learner."""
-        return True
 
     def make_plan(self) -> None:
         """a_0 with its declared cost, for every known state."""

@@ -187,10 +187,7 @@ class SlucbQvi(LeastSquaresAgent):
             config,
             rules,
             cost_ridge=cost_ridge,
-            origins=(
-                "theorem" if isinstance(config.cost_radius, str) else "tuned",
-                value_origin(config),
-            ),
+            origins=("theorem" if isinstance(config.cost_radius, str) else "tuned", value_origin(config)),
         )
         self.warmup: dict[tuple[int, StateKey], tuple[int, Array]] = {}  # rounds and Σz of a_0 at (h, s)
         if config.condition_on == "all":

@@ -39,11 +39,12 @@ MOST_CELLS = 400
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Outcomes of equal features: the feature (K, d), how many (K,), and the mean cost (K, M)."""
+    """Outcomes of equal features: the feature (K, d), how many (K,), the mean cost (K, M), and each outcome's cell."""
 
     feature: Array
     count: Array
     mean: Array
+    place: NDArray[np.intp]
 
     @classmethod
     def of(cls, feature: Array, cost: Array) -> "Cells":
@@ -55,7 +56,7 @@ class Cells:
         place = rank[place.reshape(-1)]
         count = np.bincount(place, minlength=len(first)).astype(np.float64)
         total = np.array([np.bincount(place, column, len(first)) for column in cost.T]).T
-        return cls(feature[first[order]], count, total / count[:, None])
+        return cls(feature[first[order]], count, total / count[:, None], place)
 
     def radius(self, sigma: float, level: float) -> Array:
         """How far each mean may be from what it estimates, all at once with probability 1 − level, (K,).
@@ -254,12 +255,9 @@ def _noise(problem: Problem, log: Log, parts: list[Rows], level: float) -> Findi
     for rows in parts:
         x, z = log.feature[rows], log.cost[rows]
         cells = Cells.of(x, z)
-        _, place = np.unique(x, axis=0, return_inverse=True)
         free = len(z) - len(cells.count)
         if free >= 30:
-            groups = np.array([np.bincount(place.reshape(-1), column) for column in z.T]).T
-            sizes = np.bincount(place.reshape(-1))[:, None]
-            residual = z - (groups / sizes)[place.reshape(-1)]
+            residual = z - cells.mean[cells.place]
         else:
             gamma, _, rank, _ = np.linalg.lstsq(x, z, rcond=1e-9)
             residual, free, kind = z - x @ gamma, len(z) - int(rank), "around the best linear fit (misfit included)"

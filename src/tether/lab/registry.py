@@ -292,11 +292,10 @@ def _safe_policy(world: "LinearMDP") -> "tuple[Array, float]":
     """π_sf and its margin ξ, which methods with a budget per episode are told: the least costly policy's."""
     import numpy as np
 
-    from tether.lab.worlds.planning import least_costly_policy, policy_costs
+    from tether.lab.worlds.planning import all_actions, least_costly_policy, policy_costs
 
     policy = least_costly_policy(world)
-    points = world.endpoints if not world.is_star else np.concatenate([world.endpoints, world.phi_0[:, None]], axis=1)
-    costs = policy_costs(world, np.einsum("hsa,sad->hsd", policy, points))
+    costs = policy_costs(world, np.einsum("hsa,sad->hsd", policy, all_actions(world)))
     spent = float(world.initial @ costs[0, :, 0])
     return policy, world.problem.horizon * world.problem.threshold[0] - spent
 

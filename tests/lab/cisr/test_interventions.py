@@ -5,8 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from tether.errors import InputError
-from tether.lab.cisr.env import HR, NONE, SR1, SR2, TEACHERS_CHOICE, danger_distance, named, trigger_cells
+from tether.lab.cisr.env import HR, NONE, SR1, SR2, TEACHERS_CHOICE, danger_distance, trigger_cells
 from tether.lab.worlds.lake import ACTIONS, CELLS, DANGER, ENDS, GOAL, START, cell, neighbour
 
 
@@ -70,9 +69,3 @@ def test_the_goal_can_be_reached_without_an_intervention(intervention):
                 seen.add(there)
                 frontier.append(there)
     assert GOAL in seen
-
-
-def test_an_unknown_name_is_refused():
-    assert named("SR2") is SR2
-    with pytest.raises(InputError, match="SR3"):
-        named("SR3")

@@ -139,9 +139,9 @@ class RayBandit(ABC):
         """λ."""
         return 1.0
 
-    @abstractmethod
     def radius(self, rays: Rays) -> Any:
-        """β of the safe set, (..., 1) or a number."""
+        """β_t of the safe set, (..., 1) or a number: the classical one, half of δ being for rewards."""
+        return self.classical(rays.round, self.confidence / 2.0)
 
     @abstractmethod
     def choose(self, rays: Rays) -> Pick:

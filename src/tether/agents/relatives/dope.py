@@ -89,10 +89,8 @@ class Dope(TabularAgent):
                 flow[step][step - 1] = -arrive
         blocks: list[object] = []
         for one, width in zip(seen[:-1], widths[:-1], strict=True):  # z_{s'} <= (p̂ + β) Σ_y z and >= (p̂ − β) Σ_y z
-            above, below = (
-                np.eye(states) - (one.law + width)[:, :, None],
-                (one.law - width)[:, :, None] - np.eye(states),
-            )
+            above = np.eye(states) - (one.law + width)[:, :, None]
+            below = (one.law - width)[:, :, None] - np.eye(states)
             blocks.append(sparse.vstack([sparse.block_diag(above), sparse.block_diag(below)]))
         blocks.append(sparse.csr_array((0, d)))
         budget = np.concatenate([np.repeat(cost[:-1].ravel(), states), cost[-1]])

@@ -7,6 +7,7 @@ import numpy as np
 
 from tether.agents.agent import LeastSquaresAgent, LeastSquaresConfig, plain_rules
 from tether.agents.relatives import RelativeConfig, Row
+from tether.agents.relatives.episodic import solved
 from tether.errors import InputError
 from tether.kernels.model import BASELINE_BEST, BEST, CLASSICAL, MEASURED, Plan, new_plan
 from tether.kernels.radius import classical_radius, cost_radius, value_radius_at
@@ -49,6 +50,7 @@ class Doss(LeastSquaresAgent):
     kind = "doss"
     config_type = DossConfig
     config: DossConfig
+    plans_itself = True
     row: ClassVar[Row] = Row(
         title="DOSS / LSVI-AE (Z = ∞)",
         citation="Gangrade, Chen, Saligrama, COLT 2024, arXiv 2209.13694; Wei, Liu, Ying, AAAI 2024, arXiv 2312.14470",
@@ -86,18 +88,13 @@ class Doss(LeastSquaresAgent):
         rules.threshold[:] = np.inf  # no step is certified, and evidence says so
         super().__init__(problem, config, rules, origins=("none", "theorem" if config.scale == 1.0 else "tuned"))
 
-    @property
-    def watches_outcomes(self) -> bool:
-        """Its plans are made here, not by the kernels of the learner."""
-        return True
-
     def make_plan(self) -> None:
         """Backwards in h: w_h, the optimistic sets, and the choice in every known state."""
         plan, known, following = self.current, self.known, np.zeros(len(self.known))
         for step in reversed(range(self.problem.horizon)):
             stage = self.stage_of(step)
             moment = self.values.reward_moment[stage] + following @ self.values.transition_moment[stage, : len(known)]
-            plan.weights[step] = _solved(self.values.factor[stage], moment)
+            plan.weights[step] = solved(self.values.factor[stage], moment)
             if known:
                 self._choose(plan, step, step, known)
                 following = plan.values[step, : len(known)]
@@ -126,7 +123,7 @@ class Doss(LeastSquaresAgent):
         states, count = ends.shape[:2]
         constraints = range(self.problem.constraints)
         beta = np.array([scale * cost_radius(self.costs, self.rules, stage, j) for j in constraints])
-        gamma = np.array([_solved(self.costs.factor[stage], self.costs.moment[stage, j]) for j in constraints])
+        gamma = np.array([solved(self.costs.factor[stage], self.costs.moment[stage, j]) for j in constraints])
         plan.radius[at], plan.gamma_hat[at] = beta, gamma
         plan.value_radius[at] = scale * self._reward_radius(step, stage)
         cost, value = _Rays(start, ends, self.costs.factor[stage]), _Rays(start, ends, self.values.factor[stage])
@@ -191,12 +188,6 @@ def _stacked(known: list[KnownState]) -> tuple[Array, Array]:
     if len({(each.is_star, each.endpoints.shape) for each in sets}) > 1:
         raise InputError("Doss needs the same kind and number of actions in every state.")
     return np.array([each.phi_0 for each in sets]), np.array([each.endpoints for each in sets])
-
-
-def _solved(factor: Array, right: Array) -> Array:
-    """A^{-1}x for A = UᵀU: (d, d), (d,)."""
-    x: Array = np.linalg.solve(factor, np.linalg.solve(factor.T, right))
-    return x
 
 
 METHODS = (Doss,)

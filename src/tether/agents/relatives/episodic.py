@@ -58,6 +58,7 @@ class EpisodicAgent(MixingAgent, ABC):
     config_type = EpisodicConfig
     config: EpisodicConfig
     needs_margin: ClassVar[bool] = True
+    plans_itself = True
 
     def __init__(
         self,
@@ -190,11 +191,6 @@ class EpisodicAgent(MixingAgent, ABC):
             mean += (1.0 - mixture.sum(axis=2))[:, :, None] * self.features[:, -1]
         asked: Array = mean[:, [self.slot_of(state) for state in states]]
         return asked
-
-    @property
-    def watches_outcomes(self) -> bool:
-        """Its plans are made here, not by the kernels of the learner."""
-        return True
 
     def learn(self, transition: Transition, fact: Fact | None) -> list[CostOutcome]:
         """Also count where episodes start."""

@@ -35,10 +35,6 @@ class GenOp(RayBandit):
         horizon=1,
     )
 
-    def radius(self, rays: Rays) -> float:
-        """β_t."""
-        return self.classical(rays.round, self.confidence / 2.0)
-
     def choose(self, rays: Rays) -> Pick:
         """The best certified ray by the inflated bonus."""
         bonus = self.radius(rays) * rays.width

@@ -44,10 +44,6 @@ class HpUcb(RayBandit):
             raise InputError("HP-UCB is for noise that grows with the length played: noise_scales=True.")
         self.room = float(problem.quantile[0])  # σ√(2 log(1/η)) at the end of a ray
 
-    def radius(self, rays: Rays) -> float:
-        """β_t."""
-        return self.classical(rays.round, self.confidence / 2.0)
-
     def reward_radius(self, rays: Rays) -> float:
         """β_r: rewards may be less noisy than costs, or exact."""
         return self.classical(rays.round, self.confidence / 2.0, self.problem.reward_noise)

@@ -51,9 +51,8 @@ class OptPessLp(TabularAgent):
         log_term, size = self.log_term(states**3), states * horizon
         per_width = size + 4.0 * horizon * size / self.margin
         seen = [self.counts(step, log_term) for step in range(horizon)]
-        width = np.array(
-            [self.config.scale * np.sqrt(log_term / np.maximum(one.visits, 1.0)) for one in seen]
-        )  # (H, d)
+        visits = np.array([one.visits for one in seen])  # (H, d)
+        width = self.config.scale * np.sqrt(log_term / np.maximum(visits, 1.0))
         self.current.value_radius[:] = self.config.scale
         reward = np.array([one.reward for one in seen]) + per_width * width
         cost = np.array([one.cost for one in seen]) + size * width

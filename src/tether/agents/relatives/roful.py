@@ -32,10 +32,6 @@ class Roful(RayBandit):
         horizon=1,
     )
 
-    def radius(self, rays: Rays) -> float:
-        """β_t."""
-        return self.classical(rays.round, self.confidence / 2.0)
-
     def choose(self, rays: Rays) -> Pick:
         """The direction that is best at its optimistic length, at the certified one."""
         radius, tau = self.radius(rays), rays.threshold[..., 0]

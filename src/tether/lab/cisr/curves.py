@@ -139,11 +139,6 @@ def load_curves(
     )
 
 
-def shipped_provenance() -> dict[str, Any]:
-    """How the shipped curves were made: command, spec, versions, and the seeds of each row."""
-    return {name: value for name, value in _shipped().items() if name != "curves"}
-
-
 def collect(folder: Path) -> dict[str, Any]:
     """The data file from the students in a folder, one JSON each: spec, versions, seeds and curves."""
     stored = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]

@@ -105,13 +105,6 @@ TEACHERS_CHOICE = (SR1, SR2, HR)
 BY_NAME = {intervention.name: intervention for intervention in (*TEACHERS_CHOICE, NONE)}
 
 
-def named(name: str) -> Intervention:
-    """The intervention of that name."""
-    if name not in BY_NAME:
-        raise InputError(f"No intervention is called {name!r}; there are {', '.join(BY_NAME)}.")
-    return BY_NAME[name]
-
-
 def danger_distance() -> NDArray[np.int64]:
     """L1 distance from each cell to the nearest danger. (S,)."""
     rows, columns = np.divmod(np.arange(CELLS), SIZE)

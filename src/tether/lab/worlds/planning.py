@@ -41,10 +41,7 @@ def safe_candidates(world: LinearMDP, step: int) -> tuple[Array, Array]:
     τ limits what is measured, room for the noise is left.
     """
     problem = world.problem
-    threshold, scaled = (
-        problem.mean_limit,
-        problem.quantile - problem.reserve,
-    )  # room at a_0, too, or as far as is played
+    threshold, scaled = problem.mean_limit, problem.quantile - problem.reserve  # room at a_0, too, or by the length
     gamma = world.true_gamma[step]
     base = world.phi_0 @ gamma.T  # (S, M)
     cost = world.endpoints @ gamma.T + scaled  # (S, N, M)
@@ -158,7 +155,7 @@ def violations(world: LinearMDP, features: Array) -> NDArray[np.bool_]:
 
 def least_costly_policy(world: LinearMDP) -> Array:
     """The policy with the least expected cost per episode (the first constraint's), as probabilities (H, S, A)."""
-    points, following = _all_actions(world), np.zeros(world.state_count)
+    points, following = all_actions(world), np.zeros(world.state_count)
     chosen = np.empty((world.problem.horizon, *points.shape[:2]))
     for step in reversed(range(world.problem.horizon)):
         costs = points @ (world.true_gamma[step, 0] + world.true_mu[step] @ following)
@@ -175,7 +172,7 @@ def optimal_episode_policy(world: LinearMDP) -> SafePolicy:
     from scipy import sparse
     from scipy.optimize import linprog
 
-    points, horizon = _all_actions(world), world.problem.horizon
+    points, horizon = all_actions(world), world.problem.horizon
     states, actions, d = points.shape
     earned = np.einsum("hd,sad->hsa", world.true_theta, points)
     costs = np.einsum("hmd,sad->mhsa", world.true_gamma, points).reshape(world.problem.constraints, -1)
@@ -207,7 +204,7 @@ def optimal_episode_policy(world: LinearMDP) -> SafePolicy:
     return SafePolicy(features, policy_values(world, features))
 
 
-def _all_actions(world: LinearMDP) -> Array:
+def all_actions(world: LinearMDP) -> Array:
     """φ of every action, a_0 last where sets are stars: (S, A, d)."""
     if not world.is_star:
         return world.endpoints
