@@ -27,7 +27,6 @@ from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.planning import optimal_safe_policy
 
 every_agent = pytest.mark.parametrize("name", CASES)
-every_deterministic_agent = pytest.mark.parametrize("name", [name for name in CASES if name not in RANDOMISED])
 
 
 @every_agent

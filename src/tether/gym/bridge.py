@@ -12,7 +12,6 @@ from inspect import Signature, signature
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 from numpy.typing import ArrayLike
@@ -124,19 +123,6 @@ def read_cost(
     except (TypeError, ValueError) as error:
         raise InputError(f"the cost of a step must be numbers, but is {found!r}: {error}.") from error
     return float(numbers[0]) if numbers.size == 1 else tuple(numbers.tolist())
-
-
-class FiveTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A Safety-Gymnasium style environment as an ordinary one: the third of its 6 values becomes info["cost"].
-
-    `tether.learn` does without; this is for Gymnasium's own wrappers and other libraries.
-    """
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step in Gymnasium's five values."""
-        stepped = unpack(self.env.step(action))
-        info = stepped.info if stepped.cost is None else {**stepped.info, "cost": stepped.cost}
-        return stepped.observation, stepped.reward, stepped.terminated, stepped.truncated, info
 
 
 # The action space as sets D(s).

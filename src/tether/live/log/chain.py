@@ -423,17 +423,6 @@ class Verdict:
     fault: Fault | None
 
 
-def verify(entries: Iterable[Entry], genesis: str) -> Fault | None:
-    """The first fault in a log from its first entry on, or None. It cannot see a cut tail: see `verify_store`."""
-    chain = Chain(Head(0, genesis))
-    try:
-        for entry in entries:
-            chain.follow(entry)
-    except AlteredLog as error:
-        return Fault(error.seq, str(error))
-    return None
-
-
 def verify_store(
     store: Store, known: Head | None = None, page: int = 1000, also: Callable[[Entry], None] | None = None
 ) -> Verdict:
