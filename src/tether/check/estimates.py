@@ -84,9 +84,9 @@ def misfit_bound(feature: Array, cost: Array, sigma: float, level: float, moved:
     |mean_k − ⟨γ, x_k⟩| ± r_k brackets ε. Nothing is assumed but σ. None where features do not repeat. By `moved` (n,) a
     declared drift may have shifted each cost: the mean of a cell by no more than its mean.
     """
-    shift = cost if moved is None else moved
-    cells, shifts = Cells.of(feature, cost[:, None]), Cells.of(feature, shift[:, None])
-    radius = cells.radius(sigma, level) + (0.0 if moved is None else shifts.mean[:, 0])
+    moved = np.zeros(len(cost)) if moved is None else moved
+    cells = Cells.of(feature, np.column_stack([cost, moved]))
+    radius = cells.radius(sigma, level) + cells.mean[:, 1]
     order = np.argsort(-cells.count)[:MOST_CELLS]
     reached = np.searchsorted(np.cumsum(cells.count[order]), COVERED * len(feature)) + 1
     if reached > len(order) or cells.count[order[:reached]].min() < 2.0:

@@ -184,7 +184,7 @@ class Alternatives:
 
 
 def loss_evidence(losses: Array) -> Array:
-    """log e-value that the dearer of two neighbours loses its cost more often: (C, 3) -> (C,); docs/check.md.
+    """log e-value that the dearer of two neighbours loses its cost more often: (C, 2) -> (C,); docs/check.md.
 
     Of two decisions in a row that lost one cost, each is as likely to be the one if losing does not depend on the cost:
     the dearer one was it in k of n such pairs, each with probability p <= ½. Mixing (2p)^k (2 − 2p)^{n−k} over uniform
@@ -559,12 +559,7 @@ class Monitor:
         x = x / self.problem.feature_norm
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm at the next look
             sums.close(x, lost=False)
-            sums.add(
-                x,
-                self._extras.of(x, sums.fitted, state),
-                z / self._noise,
-                at,
-            )
+            sums.add(x, self._extras.of(x, sums.fitted, state), z / self._noise, at)
             if sums.is_due:
                 self._look(sums)
                 if (self._drift * sqrt(sums.times[1] / sums.count)).max() > FORGET:
@@ -650,7 +645,7 @@ class Monitor:
             self.warning = self.warning or alarm
 
     def _tables(self, sums: Sums) -> tuple[Array, Spectrum, dict[str, list[str]]]:
-        """log(share × e-value) of each test and column (4, C), and what the largest parts point at."""
+        """log(share × e-value) of each test and column (5, C), and what the largest parts point at."""
         bias = self._misfit * np.sqrt(sums.count) + self._drift * np.sqrt(sums.times[1])
         spectrum = spectrum_of(sums.gram[1:, 1:], sums.moment[:, 1:], sums.square, self._bound, bias)
         cross, square, moment = [sums.extra_cross], [sums.extra_square], [sums.extra_moment]

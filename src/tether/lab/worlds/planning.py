@@ -46,10 +46,10 @@ def safe_candidates(world: LinearMDP, step: int) -> tuple[Array, Array]:
     base = world.phi_0 @ gamma.T  # (S, M)
     cost = world.endpoints @ gamma.T + scaled  # (S, N, M)
     if world.is_star:
-        slack = np.maximum(threshold - base, 0.0)[:, None]
+        gap = np.maximum(threshold - base, 0.0)[:, None]
         rise = cost - base[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            length = np.where(cost <= threshold, 1.0, slack / rise).min(axis=2)  # (S, N)
+            length = np.where(cost <= threshold, 1.0, gap / rise).min(axis=2)  # (S, N)
         points = world.phi_0[:, None] + length[..., None] * (world.endpoints - world.phi_0[:, None])
         safe = np.ones(length.shape, dtype=bool)
     else:
