@@ -13,7 +13,7 @@ from gym.small_envs import Quit, Shop, Valve, shop_features
 from tether import Bridge, InputError, RslucbQvi, SlucbConfig, SlucbQvi, learn
 from tether.agents.fixed import AlwaysSafe
 from tether.features import AffineInAction, Constant, OneHot, PerAction, Polynomial
-from tether.gym.bridge import Ended, FiveTuple, unpack
+from tether.gym.bridge import Ended, unpack
 
 SHOP = {
     "features": shop_features,
@@ -23,6 +23,16 @@ SHOP = {
     "horizon": 4,
     "gamma_norm": 2.0,
     "baseline_cost": lambda step, state: Shop.COST[state, 0],
+}
+QUIT = {
+    "features": OneHot(1),
+    "safe_action": 0,
+    "threshold": 0.5,
+    "noise": 0.02,
+    "horizon": 3,
+    "baseline_cost": 0.1,
+    "reward_range": (-1.0, 0.0),
+    "gamma_norm": 1.0,
 }
 VALVE = {
     "features": Constant(),
@@ -92,7 +102,6 @@ def test_a_cost_is_the_same_wherever_it_is_reported():
     same(plain, run(Shop(name="harm"), cost="harm", **SHOP))
     same(plain, run(Shop(), cost=lambda observation, action, following, info: info["cost"], **SHOP))
     same(plain, run(Shop(style="six"), **SHOP))
-    same(plain, run(FiveTuple(Shop(style="six")), **SHOP))
 
 
 def test_a_cost_function_sees_the_step_that_it_is_about():
@@ -129,15 +138,7 @@ def test_several_costs_have_a_threshold_each():
 
 def test_ending_early_is_worth_the_zero_reward_of_the_remaining_steps():
     """r = -1 becomes 0 and the 0 after the end becomes 1 per step: quitting at once is worth 0 + 1 + 1 = 2 of 3."""
-    told = {
-        "features": OneHot(1),
-        "safe_action": 0,
-        "threshold": 0.5,
-        "noise": 0.02,
-        "horizon": 3,
-        "baseline_cost": 0.1,
-    }
-    result = run(Quit(), 60, reward_range=(-1.0, 0.0), mixtures=True, stationary=True, gamma_norm=1.0, **told)
+    result = run(Quit(), 60, mixtures=True, stationary=True, **QUIT)
     agent = result.agent
     ended = agent.slot_of(Ended())
     np.testing.assert_allclose(agent.current.values[:3, ended], [3.0, 2.0, 1.0])
@@ -334,15 +335,7 @@ def test_owning_the_loop_gives_the_same_run_as_learn():
 @pytest.mark.parametrize("key", [None, lambda state: f"cell {state}"], ids=["own keys", "a key function"])
 def test_a_learner_can_be_saved_and_go_on_in_another_bridge(key, tmp_path):
     """Episodes end early, so the state after the end is saved as well."""
-    told = {
-        "features": OneHot(1),
-        "safe_action": 0,
-        "threshold": 0.5,
-        "noise": 0.02,
-        "horizon": 3,
-        "baseline_cost": 0.1,
-    }
-    told = {**told, "reward_range": (-1.0, 0.0), "gamma_norm": 1.0, "key": key}
+    told = {**QUIT, "key": key}
     first = run(Quit(), 40, mixtures=True, stationary=True, **told)
     first.agent.save(tmp_path / "learner.tether")
     restore = lambda problem, rng: RslucbQvi.restore(tmp_path / "learner.tether", problem)  # noqa: E731

@@ -50,14 +50,9 @@ def test_old_costs_teach_the_cost_model_and_nothing_else(world):
     assert advisor.status().refusals == 0
 
 
-def test_a_warm_start_takes_effect_as_a_whole(world, monkeypatch):
-    """Of 250 rows the first 200 are two entries, seen by a decision; nothing counts before the last 50 are there.
-
-    A call that was cut short is completed by the same call.
-    """
-    store = MemoryStore()
-    advisor, (features, costs) = live_advisor(world.problem, store), rows(world, 250)
-    honest, calls = store.append, []
+def cut_short(advisor, monkeypatch, features, costs):
+    """A warm start whose third entry, of a hundred rows each, cannot be written."""
+    honest, calls = advisor.store.append, []
 
     def interrupted(drafts):
         calls.extend(drafts)
@@ -65,10 +60,20 @@ def test_a_warm_start_takes_effect_as_a_whole(world, monkeypatch):
             raise StoreError("the disk is full")
         return honest(drafts)
 
-    monkeypatch.setattr(store, "append", interrupted)
+    monkeypatch.setattr(advisor.store, "append", interrupted)
     with pytest.raises(StoreError):
         advisor.warm_start(features, costs)
     monkeypatch.undo()
+
+
+def test_a_warm_start_takes_effect_as_a_whole(world, monkeypatch):
+    """Of 250 rows the first 200 are two entries, seen by a decision; nothing counts before the last 50 are there.
+
+    A call that was cut short is completed by the same call.
+    """
+    store = MemoryStore()
+    advisor, (features, costs) = live_advisor(world.problem, store), rows(world, 250)
+    cut_short(advisor, monkeypatch, features, costs)
     advisor.sync()
     assert advisor.decide(1).certificate.data_version == 0
     again = Advisor(world.problem, store)
@@ -90,18 +95,7 @@ def test_a_table_that_has_grown_completes_what_was_cut_short(world, monkeypatch,
     advisor, (features, costs) = live_advisor(world.problem, store), rows(world, 250 + grown)
     order = np.argsort(-costs[:250])
     features[:250], costs[:250] = features[:250][order], costs[:250][order]
-    honest, calls = store.append, []
-
-    def interrupted(drafts):
-        calls.extend(drafts)
-        if len(calls) == 3:
-            raise StoreError("the disk is full")
-        return honest(drafts)
-
-    monkeypatch.setattr(store, "append", interrupted)
-    with pytest.raises(StoreError):
-        advisor.warm_start(features[:250], costs[:250])
-    monkeypatch.undo()
+    cut_short(advisor, monkeypatch, features[:250], costs[:250])
     with pytest.raises(InputError, match=r"150 of these rows wait in the log.*50 that wait there are not among these"):
         advisor.warm_start(features[50:], costs[50:], duplicates="new")
     count = 250 + grown if grown else 200

@@ -57,11 +57,16 @@ def estimates(agent):
     return inverse, inverse @ moments[:, 0], inverse @ moments[:, 1]
 
 
+def literal_radius(agent, world):
+    """β_t."""
+    grown = (1 + agent.sums.rounds) / (world.problem.confidence / 2)
+    return 0.1 * sqrt(world.problem.dimension * log(grown)) + agent.norm
+
+
 def literal_roful(agent, world):
     """The rule of the paper, one ray after another."""
     (inverse, theta, gamma), tau, bound = estimates(agent), world.problem.threshold[0], agent.norm
-    t, d = agent.sums.rounds, world.problem.dimension
-    beta = 0.1 * sqrt(d * log((1 + t) / (world.problem.confidence / 2))) + bound
+    beta = literal_radius(agent, world)
     best, chosen = -np.inf, None
     for u in world.endpoints[0]:
         width = sqrt(u @ inverse @ u)
@@ -79,8 +84,7 @@ def literal_roful(agent, world):
 def literal_genop(agent, world):
     """The rule of the paper, one ray after another."""
     (inverse, theta, gamma), tau, bound = estimates(agent), world.problem.threshold[0], agent.norm
-    t, d = agent.sums.rounds, world.problem.dimension
-    beta = 0.1 * sqrt(d * log((1 + t) / (world.problem.confidence / 2))) + bound
+    beta = literal_radius(agent, world)
     best, chosen = -np.inf, None
     for u in world.endpoints[0]:
         width = sqrt(u @ inverse @ u)

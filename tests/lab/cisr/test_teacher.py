@@ -60,27 +60,25 @@ def test_the_bandit_tries_everything_twice_before_it_compares():
         assert Counter(tried) == {"SR1": 2, "SR2": 2, "HR": 2}
 
 
-def test_the_bandit_then_follows_the_largest_change_up_or_down():
-    """Second visits change the return by 0.1 (SR1), −3 (SR2) and 1 (HR): |−3| wins."""
+def after_two_visits_each(**options):
+    """Second visits change the return by 0.1 (SR1), −3 (SR2) and 1 (HR)."""
     change = {"SR1": 0.1, "SR2": -3.0, "HR": 1.0}
-    teacher = BanditTeacher(np.random.default_rng(0))
-    visits = Counter()
+    teacher, visits = BanditTeacher(np.random.default_rng(0), **options), Counter()
     for _ in range(6):
         name = teacher.choose().name
         teacher.observe(UnitLog(change[name] * visits[name], 0.0))
         visits[name] += 1
-    assert teacher.choose() is SR2
+    return teacher
+
+
+def test_the_bandit_then_follows_the_largest_change_up_or_down():
+    """|−3| wins."""
+    assert after_two_visits_each().choose() is SR2
 
 
 def test_the_bandit_forgets_what_is_older_than_its_window():
     """Window 1: once SR2 has stopped changing, HR's change of 1 wins."""
-    change = {"SR1": 0.1, "SR2": -3.0, "HR": 1.0}
-    teacher = BanditTeacher(np.random.default_rng(0), window=1)
-    visits = Counter()
-    for _ in range(6):
-        name = teacher.choose().name
-        teacher.observe(UnitLog(change[name] * visits[name], 0.0))
-        visits[name] += 1
+    teacher = after_two_visits_each(window=1)
     assert teacher.choose() is SR2
     teacher.observe(UnitLog(-3.0, 0.0))
     assert teacher.choose() is HR
