@@ -1229,7 +1229,7 @@ MIXTURES = (
     ),
     Fault(
         "mixtures: two numbers of the coin per decision",
-        "rslucb:MixingAgent._toss",
+        "rslucb:MixingAgent.played",
         swap("self.rng.random()", "max(self.rng.random(), self.rng.random())"),
         f"{COIN}::TestTheCoin::test_every_decision_takes_one_number_even_where_there_is_nothing_to_draw",
     ),

@@ -34,12 +34,9 @@ class MixingAgent(LeastSquaresAgent):
             return super().played(actions, plan, at, slot, coin)
         first = int(self.tables.start[slot]) if plan is self.current else 0
         mixture = mixture_of(actions, plan.mixture[at, first : first + len(actions.endpoints)].copy())
-        row = int(draw_row(mixture.probabilities, actions.baseline, self._toss() if coin is None else coin))
+        uniform = float(self.rng.random()) if coin is None else coin
+        row = int(draw_row(mixture.probabilities, actions.baseline, uniform))
         return row, 0.0 if row < 0 else 1.0, mixture
-
-    def _toss(self) -> float:
-        """A number in [0, 1) for the next draw."""
-        return float(self.rng.random())
 
     def planned_features(self, states: Iterable[State]) -> Array:
         """φ^θ of the current plan's mixtures, (H, S, d), for states that it covers."""

@@ -188,11 +188,8 @@ def simulate_any(
     witness: "Witness | None" = None,
 ) -> Books:
     """Run any Agent. `optimism` is NaN: the protocol does not ask an agent for its own estimate of V."""
-    linear = linear_of(world)
-    books, optimal = (
-        Books(*np.zeros((len(Books._fields), episodes))),
-        best_values(linear, getattr(agent, "mixes", False)),
-    )
+    linear, books = linear_of(world), Books(*np.zeros((len(Books._fields), episodes)))
+    optimal = best_values(linear, getattr(agent, "mixes", False))
     books.optimism[:] = np.nan
     for episode in range(episodes):
         state = world.reset(streams)

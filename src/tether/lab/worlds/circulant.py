@@ -7,8 +7,7 @@ same backwards, with n the norm; ray k ends at v_k(i) = ((k − i) mod d)/n. Doi
 
 import numpy as np
 
-from tether.lab.worlds.linear_mdp import LinearMDP
-from tether.problem.problem import Problem
+from tether.lab.worlds.linear_mdp import LinearMDP, free_bandit
 
 
 def circulant(
@@ -24,23 +23,15 @@ def circulant(
     ramp = np.arange(dimension, dtype=np.float64)
     theta = ramp / np.linalg.norm(ramp)
     shifts = (np.arange(dimension)[:, None] - np.arange(dimension)) % dimension  # (N, d)
-    problem = Problem.from_rays(
-        phi_0=np.zeros((1, dimension)),
-        endpoints=(shifts / np.linalg.norm(ramp))[None],
-        baseline_cost=np.zeros((1, 1)),
-        horizon=1,
+    return free_bandit(
+        "circulant",
+        (shifts / np.linalg.norm(ramp))[None],
+        theta,
+        theta[::-1],
+        true_reward_noise=reward_noise,
         threshold=threshold,
         noise=noise,
         reward_noise=reward_noise if told_reward_noise is None else told_reward_noise,
         confidence=confidence,
         gamma_norm=1.0,
-    )
-    return LinearMDP(
-        name="circulant",
-        problem=problem,
-        true_theta=theta[None],
-        true_gamma=theta[::-1][None, None],
-        true_mu=np.zeros((1, dimension, 1)),
-        initial=np.ones(1),
-        true_reward_noise=reward_noise,
     )

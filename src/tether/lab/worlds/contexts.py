@@ -7,8 +7,7 @@ is α(⟨γ*, X⟩ + ξ), ξ normal with σ. There the contexts are drawn anew i
 
 import numpy as np
 
-from tether.lab.worlds.linear_mdp import LinearMDP
-from tether.problem.problem import Problem
+from tether.lab.worlds.linear_mdp import LinearMDP, free_bandit
 from tether.records import Array
 
 
@@ -24,11 +23,11 @@ def contexts(
 ) -> LinearMDP:
     """One instance; τ limits what is measured, but for a share `exceedance` of the rounds."""
     theta, gamma = _unit(rng, dimension), _unit(rng, dimension)
-    problem = Problem.from_rays(
-        phi_0=np.zeros((count, dimension)),
-        endpoints=_unit(rng, count, 1, dimension),
-        baseline_cost=np.zeros((1, count)),
-        horizon=1,
+    return free_bandit(
+        "contexts",
+        _unit(rng, count, 1, dimension),
+        theta,
+        gamma,
         threshold=threshold,
         noise=noise,
         limit="realised",
@@ -36,14 +35,6 @@ def contexts(
         noise_scales=True,
         confidence=confidence,
         gamma_norm=1.0,
-    )
-    return LinearMDP(
-        name="contexts",
-        problem=problem,
-        true_theta=theta[None],
-        true_gamma=gamma[None, None],
-        true_mu=np.zeros((1, dimension, count)),
-        initial=np.full(count, 1.0 / count),
     )
 
 

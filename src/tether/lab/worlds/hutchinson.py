@@ -7,8 +7,7 @@ is tight, and unit directions, drawn again until one of them has a positive rewa
 
 import numpy as np
 
-from tether.lab.worlds.linear_mdp import LinearMDP
-from tether.problem.problem import Problem
+from tether.lab.worlds.linear_mdp import LinearMDP, free_bandit
 
 
 def hutchinson(
@@ -28,22 +27,14 @@ def hutchinson(
         ends = drawn / np.linalg.norm(drawn, axis=1)[:, None]
         if (ends @ theta > 0.0).any():
             break
-    problem = Problem.from_rays(
-        phi_0=np.zeros((1, dimension)),
-        endpoints=ends[None],
-        baseline_cost=np.zeros((1, 1)),
-        horizon=1,
+    return free_bandit(
+        "hutchinson",
+        ends[None],
+        theta,
+        gamma,
         threshold=threshold,
         noise=noise,
         reward_noise=noise,
         confidence=confidence,
         gamma_norm=float(np.sqrt(dimension)),
-    )
-    return LinearMDP(
-        name="hutchinson",
-        problem=problem,
-        true_theta=theta[None],
-        true_gamma=gamma[None, None],
-        true_mu=np.zeros((1, dimension, 1)),
-        initial=np.ones(1),
     )

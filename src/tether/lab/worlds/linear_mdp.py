@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import erf, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,6 +186,32 @@ class LinearMDP:
                 out[1 + j] = float(0.5 + 0.5 * erf(normal[j] / sqrt(2.0)) < gamma[j] @ feature)
         reward, *costs = out.tolist()
         return reward, costs[0] if len(costs) == 1 else tuple(costs), following
+
+
+def free_bandit(
+    name: str, endpoints: Array, theta: Array, gamma: Array, *, true_reward_noise: float | None = None, **known: Any
+) -> LinearMDP:
+    """A bandit, H = 1, where doing nothing, φ = 0, is safe and free: rays to endpoints (S, N, d), θ* and γ* (d,).
+
+    `known` are further arguments of its Problem; all S states are as likely.
+    """
+    states, _, dimension = endpoints.shape
+    problem = Problem.from_rays(
+        phi_0=np.zeros((states, dimension)),
+        endpoints=endpoints,
+        baseline_cost=np.zeros((1, states)),
+        horizon=1,
+        **known,
+    )
+    return LinearMDP(
+        name=name,
+        problem=problem,
+        true_theta=theta[None],
+        true_gamma=gamma[None, None],
+        true_mu=np.zeros((1, dimension, states)),
+        initial=np.full(states, 1.0 / states),
+        true_reward_noise=true_reward_noise,
+    )
 
 
 def _check_probabilities(table: Array, name: str) -> None:
