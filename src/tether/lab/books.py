@@ -319,14 +319,14 @@ class Interval(NamedTuple):
         return f"{float(self.mean):.4g} [{float(self.low):.4g}, {float(self.high):.4g}]"
 
 
-def interval(samples: Array, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Mean over the first axis (seeds) with a percentile bootstrap: (n, ...) -> (...). Same seed, same interval."""
+def interval(samples: Array) -> Interval:
+    """Mean over the first axis (seeds) with a percentile bootstrap: (n, ...) -> (...). Same samples, same interval."""
     rows = np.asarray(samples, dtype=np.float64)
     if rows.shape[0] == 0:
         raise TetherError("no run has finished, so there is no mean: run the study again.")
     count, flat = rows.shape[0], rows.reshape(rows.shape[0], -1)
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1.0 / count), size=resamples) / count
-    tails = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES) / count
+    tails = np.array([(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
     bounds = np.empty((2, flat.shape[1]))
     for first in range(0, flat.shape[1], BLOCK):
         part = slice(first, first + BLOCK)

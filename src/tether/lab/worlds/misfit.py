@@ -51,24 +51,28 @@ def _points(twin: MisspecifiedMDP, whole: bool) -> tuple[Array, Array]:
 
     At step 0: the twins' costs do not depend on the step.
     """
-    tau, features, costs = np.array(twin.problem.threshold), [], []
-    for phase in twin.phases:
-        for state in range(twin.linear.state_count):
-            start = twin.linear.phi_0[state]
-            for end in twin.linear.endpoints[state]:
+    rays = [
+        _ray(twin, phase, state, end, whole)
+        for phase in twin.phases
+        for state in range(twin.linear.state_count)
+        for end in twin.linear.endpoints[state]
+    ]
+    return np.array([features for features, _ in rays]), np.array([costs for _, costs in rays])
 
-                def cost_at(length: float, way: tuple[Array, Array] = (start, end - start)) -> Array:
-                    return twin.true_cost(0, state, way[0] + length * way[1], phase)  # noqa: B023
 
-                low, reach = 0.0, 1.0
-                if not whole and (cost_at(reach) > tau).any():
-                    for _ in range(40):
-                        middle = 0.5 * (low + reach)
-                        low, reach = (low, middle) if (cost_at(middle) > tau).any() else (middle, reach)
-                lengths = np.linspace(0.0, reach, POINTS)
-                features.append(start + lengths[:, None] * (end - start))
-                costs.append([cost_at(length) for length in lengths])
-    return np.array(features), np.array(costs)
+def _ray(twin: MisspecifiedMDP, phase: int, state: int, end: Array, whole: bool) -> tuple[Array, list[Array]]:
+    start, tau = twin.linear.phi_0[state], np.array(twin.problem.threshold)
+
+    def cost_at(length: float) -> Array:
+        return twin.true_cost(0, state, start + length * (end - start), phase)
+
+    low, reach = 0.0, 1.0
+    if not whole and (cost_at(reach) > tau).any():
+        for _ in range(40):
+            middle = 0.5 * (low + reach)
+            low, reach = (low, middle) if (cost_at(middle) > tau).any() else (middle, reach)
+    lengths = np.linspace(0.0, reach, POINTS)
+    return start + lengths[:, None] * (end - start), [cost_at(length) for length in lengths]
 
 
 def _nearest_model(features: Array, costs: Array, bound: float) -> Array:
