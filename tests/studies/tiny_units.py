@@ -1,10 +1,11 @@
 """A lake study small enough to check by hand: curves made of arrays, no run behind them."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
+import tiny_results
 
-from tether.lab.books import Cell, Results
+from tether.lab.books import Cell
 from tether.lab.specs import parse
 
 UNITS, AGENTS = 10, 5
@@ -88,15 +89,6 @@ def cells():
 
 def results(made=None, *, missing=()):
     """A study of those rows."""
-    return Results(
-        study="tiny-lake",
-        title="A tiny lake",
-        episodes=UNITS,
-        spec=parse(SPEC, "tiny-lake.toml").model_dump(),
-        cells=tuple(made if made is not None else cells()),
-        missing=tuple(missing),
-        version="9.8.7",
-        platform="Some-Platform",
-        kernel="some-kernel",
-        folder=Path("tiny-lake"),
-    )
+    rows, spec = cells() if made is None else made, parse(SPEC, "tiny-lake.toml").model_dump()
+    about = {"study": "tiny-lake", "title": "A tiny lake", "episodes": UNITS, "spec": spec}
+    return replace(tiny_results.results(rows, missing=missing, folder="tiny-lake"), **about)

@@ -7,6 +7,7 @@ from tether.agents.relatives.dope import Dope, DopeConfig
 from tether.agents.relatives.optpess_lp import OptPessLp
 from tether.agents.relatives.tabular import TabularConfig
 from tether.lab.worlds.cmdp import inventory, streaming
+from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.planning import optimal_episode_policy, policy_costs, policy_values
 from tether.records import Transition
 
@@ -56,3 +57,30 @@ def test_where_a_programme_never_comes_the_safe_policy_is_played():
     occupancy[:, 3] = 1.0  # in state 0 order three
     policy = agent.policy_of(occupancy)
     assert np.allclose(policy[:, 0, 3], 1.0) and (policy[:, 1:] == agent.safe_policy[:, 1:]).all()
+
+
+def dope():
+    world = inventory()
+    settings = DopeConfig(log_term=1.0, reward_bonus=1.0, cost_bonus=1.0, first_phase=0.0)
+    return world, Dope(world.problem, settings, told=(world.true_theta, world.true_gamma)), 60
+
+
+def optpess_lp():
+    world = streaming(fast=0.85, leave=0.15)
+    return world, OptPessLp(world.problem, TabularConfig(episodes=200, scale=0.02)), 200
+
+
+@pytest.mark.parametrize("made", [dope, optpess_lp])
+def test_no_episode_is_over_the_budget_while_it_learns(made):
+    (world, agent, episodes), streams, learned = made(), Streams.from_seed(0), False
+    for _ in range(episodes):
+        state = world.reset(streams)
+        agent.plan()
+        features = agent.planned_features(range(world.state_count))
+        assert policy_costs(world, features)[0, 0, 0] <= agent.budget + 1e-7
+        learned |= not np.allclose(features, world.phi_0)
+        for step in range(world.problem.horizon):
+            seen = world.step(agent.act(step, state), streams)
+            agent.observe(seen)
+            state = seen.next_state
+    assert learned
