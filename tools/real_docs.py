@@ -19,7 +19,8 @@ def main(folder: Path) -> None:
     results, page = load(folder), DOCS / "real-worlds.md"
     name, study = ("table", real) if results.study == "real" else (results.study, real_cells)
     marks = re.compile(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
-    text, marked = marks.subn(lambda found: found[1] + study.markdown(results) + found[2], page.read_text("utf-8"))
+    table = study.table(results).markdown
+    text, marked = marks.subn(lambda found: found[1] + table + found[2], page.read_text("utf-8"))
     if marked != 1:
         raise SystemExit(f"{page} must have one pair of marks for the table, but has {marked}.")
     page.write_text(text, "utf-8")

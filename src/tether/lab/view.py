@@ -32,6 +32,12 @@ class Table:
     lines: list[Sequence[str]]
     html: list[str]
 
+    @property
+    def markdown(self) -> str:
+        """The lines as a table for the documentation."""
+        heads = "| " + " | ".join(self.heads) + " |\n|" + "---|" * len(self.heads)
+        return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in self.lines)]) + "\n"
+
 
 @dataclass(frozen=True)
 class Picture:

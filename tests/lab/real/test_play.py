@@ -114,7 +114,7 @@ def test_the_runner_plays_and_keeps_real_worlds(stub, tmp_path):
     assert {chart.name for chart in shown.charts(results)} == {"valves-valve-curves"}
     (picture,) = shown.pictures(results)
     assert picture.draw(40).startswith(b"\x89PNG") and "0 steps over the limit" in picture.words
-    assert shown.markdown(results).splitlines()[3].startswith("| Valve | slucb-qvi | +")
+    assert shown.table(results).markdown.splitlines()[3].startswith("| Valve | slucb-qvi | +")
     assert set(shown.files(results)) == {"valves.parquet", "valves.md"}
 
 

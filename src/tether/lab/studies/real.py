@@ -285,20 +285,10 @@ def _limits(ax: Any, world: RealWorld, low: float, high: float) -> None:
             ax.axhline(limit, color="#c62828", linewidth=0.8)
 
 
-def markdown(results: Results) -> str:
-    """The table for the documentation."""
-    return in_markdown(table(results))
-
-
-def in_markdown(made: Table) -> str:
-    """A table in Markdown."""
-    heads = "| " + " | ".join(made.heads) + " |\n|" + "---|" * len(made.heads)
-    return "\n".join([heads, *("| " + " | ".join(line) + " |" for line in made.lines)]) + "\n"
-
-
 def files(results: Results) -> dict[str, bytes]:
     """The table as Parquet and as Markdown."""
-    return table_files(results.study, table(results), markdown(results))
+    made = table(results)
+    return table_files(results.study, made, made.markdown)
 
 
 def summary(results: Results, made: list[dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from tether.gym.comparison import Comparison
 from tether.lab.books import Cell, Results, interval
 from tether.lab.plots import INK, LOOK, QUIET, encoded
 from tether.lab.real import RealWorld
-from tether.lab.studies.real import OURS, SAFE, broken_steps, gains, in_markdown, places
+from tether.lab.studies.real import OURS, SAFE, broken_steps, gains, places
 from tether.lab.studies.real import charts as curves
 from tether.lab.view import Claim, Picture, Table, View, counted, plain_table
 from tether.records import Array
@@ -193,11 +193,6 @@ def _climate(name: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), name)
 
 
-def markdown(results: Results) -> str:
-    """The table for the documentation."""
-    return in_markdown(table(results))
-
-
 def files(results: Results) -> dict[str, bytes]:
     """Every variant as CSV, and the table as Markdown."""
     import pyarrow as pa
@@ -207,7 +202,7 @@ def files(results: Results) -> dict[str, bytes]:
     made = variants(results)
     if made:
         csv.write_csv(pa.Table.from_pylist(made), sink)
-    return {f"{results.study}.csv": sink.getvalue(), f"{results.study}.md": markdown(results).encode()}
+    return {f"{results.study}.csv": sink.getvalue(), f"{results.study}.md": table(results).markdown.encode()}
 
 
 def summary(results: Results, made: list[dict[str, Any]]) -> str:
