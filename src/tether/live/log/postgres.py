@@ -53,6 +53,12 @@ _ARCHIVING = (
     "CREATE TRIGGER entries_last BEFORE DELETE ON {0}entries FOR EACH ROW EXECUTE FUNCTION {0}refuse_unless_archived()",
 )
 
+_COMPRESSION = (
+    "SELECT set_config(name, 'lz4', false) FROM pg_catalog.pg_settings WHERE name = 'default_toast_compression' "
+    "AND 'lz4' = ANY (enumvals)"
+)
+"""Let the server, where it can, compress bodies by LZ4: by its default a batch of 32 takes a fifth longer."""
+
 _DEFAULTS: dict[str, Any] = {
     "application_name": "tether",
     "keepalives_idle": 30,
@@ -185,6 +191,7 @@ class PostgresStore(SqlStore):
             self._check_log(connection)
             if writing:
                 self._check_server(connection)
+                connection.execute(_COMPRESSION)
             else:
                 connection.execute(
                     "SET default_transaction_read_only = on; SET statement_timeout = '60s'; SET enable_seqscan = off"
