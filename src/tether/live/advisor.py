@@ -544,7 +544,7 @@ class Advisor:
     def _guarded(self, made: DecisionMade, question: Question, seq: int, *, is_new: bool) -> tuple[str, str]:
         """What the mode and the guards, as they are now, say against a decision that was made before."""
         ledger = self._replica.ledger
-        if rank(ledger.mode) < rank(cast(Mode, made.mode)):
+        if ledger.mode != made.mode and rank(ledger.mode) < rank(cast(Mode, made.mode)):
             return ledger.mode, f"{ledger.mode} mode was entered before this decision could leave"
         if late := ledger.guards.stale(question.observed_at, float(self._clock()), ledger.latest):
             return "stale-input", late

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -27,7 +28,7 @@ from tether import __version__
 from tether.errors import AlteredLog, InputError, TetherError
 from tether.kernels.compiled import KERNEL
 from tether.live.canary import Canary
-from tether.live.log.chain import Draft, Entry, canonical, text_of
+from tether.live.log.chain import Draft, Entry, canonical, is_finite, text_of
 from tether.live.policy import Mode
 from tether.live.uplift import UpliftStatus
 from tether.problem.problem import Problem
@@ -345,7 +346,7 @@ class Event(BaseModel):
         """The event with these fields, all of them, unchecked: for what was computed here. Readers check it."""
         event, put = cls.__new__(cls), object.__setattr__
         put(event, "__dict__", values)
-        put(event, "__pydantic_fields_set__", set(values))
+        put(event, "__pydantic_fields_set__", _names_of(cls))
         put(event, "__pydantic_extra__", None)
         put(event, "__pydantic_private__", None)
         return event
@@ -367,7 +368,13 @@ class Event(BaseModel):
             text = self.__pydantic_serializer__.to_json(self).decode()
         except ValueError:
             return text_of(self.model_dump(mode="json"))
-        return text if "NaN" not in text and "Infinity" not in text else text_of(json.loads(text))
+        return text if is_finite(text) else text_of(json.loads(text))
+
+
+@cache
+def _names_of(model: type[Event]) -> set[str]:
+    """Names of its fields, one set for all events of a kind: nothing changes it, and a copy gets its own."""
+    return set(model.model_fields)
 
 
 class DecisionMade(Event):

@@ -492,31 +492,31 @@ class Window:
     """The last `LONGEST` numbers, so that a window can be set or widened later, and the sum of the last `size` of them.
 
     The sum is an exact integer, in units of the smallest double: what leaves the window leaves nothing behind, neither
-    rounding nor a hole where something huge has passed, and the sum is a function of the window's content alone.
+    rounding nor a hole where something huge has passed, and the sum is a function of the window's content alone. Where
+    the numbers are integers ("u1"), they are the units.
     """
-
-    unit = 2**1074
 
     def __init__(self, size: int, dtype: str = "<f8") -> None:
         self.size, self.dtype, self.values = size, dtype, deque[float](maxlen=LONGEST + 1)
-        self._units = 0
+        self._units, self._unit = 0, 1 if dtype == "u1" else UNIT
+        self._in_units: Callable[[float], int] = int if dtype == "u1" else in_units
 
     def append(self, value: float) -> None:
         """One number more; the oldest one leaves the window."""
         self.values.append(value)
-        self._units += in_units(value)
+        self._units += self._in_units(value)
         if len(self.values) > self.size:
-            self._units -= in_units(self.values[-1 - self.size])
+            self._units -= self._in_units(self.values[-1 - self.size])
 
     def resize(self, size: int) -> None:
         """Look at the last `size` numbers from now on."""
         if size != self.size:
             self.size = size
-            self._units = sum(map(in_units, islice(reversed(self.values), size)))
+            self._units = sum(map(self._in_units, islice(reversed(self.values), size)))
 
     def sum(self) -> float:
         """The sum over the window, rounded once."""
-        return self._units / self.unit
+        return self._units / self._unit
 
     def to_text(self) -> str:
         """The numbers in base 64: JSON takes ten times as long for them, and twice the room."""
@@ -525,13 +525,17 @@ class Window:
     def take_text(self, text: str) -> None:
         """The reverse of `to_text`."""
         self.values.extend(np.frombuffer(b64decode(text), self.dtype).tolist())
-        self._units = sum(map(in_units, islice(reversed(self.values), self.size)))
+        self._units = sum(map(self._in_units, islice(reversed(self.values), self.size)))
+
+
+UNIT = 2**1074
+"""How many of the smallest double make 1."""
 
 
 def in_units(value: float) -> int:
     """A double as an integer, in units of the smallest one."""
-    top, bottom = value.as_integer_ratio()
-    return top * (Window.unit // bottom)
+    top, bottom = value.as_integer_ratio()  # the latter a power of two
+    return top << (UNIT.bit_length() - bottom.bit_length())
 
 
 class Ledger:
@@ -703,7 +707,7 @@ class Ledger:
         """What is spent of the budget, or may be (M,): observed costs, bounds of decisions without an outcome, and τ
         for each of those `under_way`."""
         parts = zip(self.in_window(), self._open_units, self.threshold, strict=True)
-        return tuple(spent + owed / Window.unit + under_way * tau for spent, owed, tau in parts)
+        return tuple(spent + owed / UNIT + under_way * tau for spent, owed, tau in parts)
 
     def others(self) -> int:
         """How many of the decisions before the next one, in its window, did not play a_0."""
