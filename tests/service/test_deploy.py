@@ -152,6 +152,16 @@ def test_kubernetes_and_compose_run_as_the_image_does():
         ("startup", "healthz"), ("liveness", "healthz"), ("readiness", "readyz")]  # fmt: skip
 
 
+def test_the_password_of_compose_may_hold_what_an_address_may_not():
+    """libpq reads it from the environment; within an address `/` and `@` would end it."""
+    psycopg = pytest.importorskip("psycopg")
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]["tether"]
+    told = {name: text.replace("${POSTGRES_PASSWORD:?}", "a/b@c:1%") for name, text in service["environment"].items()}
+    reached = psycopg.conninfo.conninfo_to_dict(told["TETHER_STORE"])
+    assert (reached["host"], reached["user"], reached["dbname"]) == ("log", "tether", "tether")
+    assert reached.get("password", told.get("PGPASSWORD")) == "a/b@c:1%"
+
+
 def needs(program, package):
     return pytest.mark.skipif(shutil.which(program) is None, reason=f"needs {program}: apt-get install {package}")
 
