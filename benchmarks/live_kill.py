@@ -80,14 +80,14 @@ class Caller(threading.Thread):
             while not self.over.is_set():
                 key, state = f"{self.number}-{count}", int(self.rng.integers(STATES))
                 made = self.until_answered(lambda key=key, state=state: client.decide(state, key=key))
-                if made is None or not made.logged:
+                count += 1
+                if made is None or not made.logged:  # its key may be logged all the same: take another
                     continue
                 self.decisions[key] = made.id
                 reward, cost = outcome_of(made.certificate["feature"], self.rng).values()
                 told = self.until_answered(lambda made=made, r=reward, z=cost: client.record(made.id, r, z))
                 if told is not None:
                     self.outcomes[made.id] = (reward, cost)
-                count += 1
 
     def until_answered(self, call):
         """The answer, however often it takes; None when it is over first."""
