@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from typing import Any
 
 from tether.errors import InputError, StoreError
-from tether.live.log.chain import FORMAT, Entry, canonical, row_of
+from tether.live.log.chain import FORMAT, Entry, row_of, text_of
 from tether.live.log.sql import SqlStore
 
 try:
@@ -319,7 +319,7 @@ class PostgresStore(SqlStore):
         """Insert the batch by one statement, its rows as JSON: one parameter per value takes far longer."""
         rows = [dict(zip(_ROW, row_of(entry), strict=True)) for entry in entries]
         keys = [{"key": key, "seq": entry.seq} for entry in entries for key in entry.unique]
-        connection.execute(self._insertion, (canonical(rows), canonical(keys)))
+        connection.execute(self._insertion, (text_of(rows), text_of(keys)))
 
     def _commit(self, connection: Any) -> Any:
         """Its answer is in when the pipeline has ended: one within it hangs if megabytes are still to be sent."""
