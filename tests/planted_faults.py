@@ -596,6 +596,13 @@ LOST = (
         "tests/gym/test_check.py::test_early_and_late_are_not_told_apart_by_a_handful_of_outcomes",
     ),
     Fault(
+        "check: an unsafe safe action passes if its later outcomes lie under the threshold",
+        "problem_check:_safe_action",
+        never("alarm is not None and alarm.test == 'safe'"),
+        "tests/check/test_report.py::"
+        "test_a_safe_action_that_broke_the_threshold_fails_though_later_outcomes_lie_under_it",
+    ),
+    Fault(
         "check: nothing examined passes",
         "report:Report.ok",
         swap("self.verdict == 'holds'", "self.verdict != 'fails'"),

@@ -44,8 +44,11 @@ def main(out: Path) -> None:
     quick = " --quick" if any(folder.name.endswith("-quick") for folder in found.values()) else ""
     results = {study: load(folder) for study, folder in found.items()}
     rows = [row for one in results.values() for row in league.table(one).rows]
+    anchors = results["league"].folder / "anchors"
+    if not any(league.badges(anchors)):
+        sys.exit(f"{anchors} was played by other code than this: `tether reproduce league{quick}` plays it again.")
     parts = [HEAD.format(command="tether reproduce league" + quick)]
-    parts += ["## Anchors", league.anchors_markdown(results["league"].folder / "anchors")]
+    parts += ["## Anchors", league.anchors_markdown(anchors)]
     parts += ["## Methods", league.methods_markdown(rows)]
     for study, one in results.items():
         parts += [f"## {TITLES[study]}", league.markdown(one).strip()]

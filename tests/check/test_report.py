@@ -421,6 +421,14 @@ def test_a_safe_action_that_breaks_the_threshold_fails_the_check_though_nothing_
     assert "under τ" in problem.check(safe_log(0.55))[KEEPS].evidence
 
 
+def test_a_safe_action_that_broke_the_threshold_fails_though_later_outcomes_lie_under_it():
+    """As in a room that is too warm at first each day: ten outcomes 3 σ over τ, then 290 far under it."""
+    found = simplex_problem(baseline_cost=None).check([*safe_log(0.9, 10), *safe_log(0.2, 290)])[KEEPS]
+    assert found.verdict == "fails"
+    assert "over 300 outcomes" in found.evidence and "under τ; after " in found.evidence
+    assert "the safe action itself costs more than τ" in found.evidence
+
+
 def test_without_states_or_outcomes_of_it_nothing_is_known_about_the_safe_action():
     problem = simplex_problem(baseline_cost=None)
     assert problem.check(safe_log(0.9, states=False))[KEEPS].verdict == "cannot be known"

@@ -94,7 +94,7 @@ def test_a_problem_that_is_refused_at_the_door_exits_with_1_and_names_the_assump
         ("{module}:broken", "error: calling {module}:broken failed: ValueError: sensor table missing."),
         ("{module}:mistyped", "error: calling {module}:mistyped failed: TypeError: object of type 'int' has no len()."),
         ("nothing-of-this-name", "nothing-of-this-name"),
-        ("{module}.py", "name it in its module: {module}:problem"),
+        ("{module}.py", "is a module: name the problem or bridge in it, {module}:problem"),
         ("./{module}.py:problem", "names a file: in its folder, name the module, {module}:problem"),
     ],
 )
@@ -105,6 +105,9 @@ def test_what_cannot_be_found_exits_with_2(module, spec, words):
 def test_a_module_that_fails_to_import_exits_with_2(module, tmp_path):
     (tmp_path / f"{module}_bad.py").write_text("1 / 0")
     assert "ZeroDivisionError" in check(f"{module}_bad:problem", code=2).stderr
+    (tmp_path / f"{module}_bare.py").write_text("import not_installed_here")
+    assert "'not_installed_here'. Install what it imports" in check(f"{module}_bare:problem", code=2).stderr
+    assert "Run this where the module can be found" in check(f"{module}_missing:problem", code=2).stderr
 
 
 @pytest.mark.parametrize(("noise", "code", "verdict"), [(0.1, 0, "holds"), (0.3, 1, "fails")])

@@ -57,6 +57,21 @@ def changed(told, **new):
             r"safe action 7 of state \d is not in the action space Discrete",
         ),
         (Shop, changed(SHOP, features=lambda s, a: 1.0), InputError, r"shape \(d,\)"),
+        (Shop, changed(SHOP, features=lambda s, a: {"x": s}), InputError, r"must return d numbers, but returned \{'x'"),
+        (Shop, changed(SHOP, features=lambda s, a: [0.5, np.ones(1)]), InputError, "must return d numbers, but ret"),
+        (Shop, changed(SHOP, reward_noise="a lot"), InputError, "reward_noise must be a finite number >= 0.*'a lot'"),
+        (
+            Shop,
+            changed(SHOP, reward_noise=-1, reward_range=(0.0, 2000.0)),
+            InputError,
+            "reward_noise must be a finite number >= 0, but is -1",
+        ),
+        (Shop, changed(SHOP, key=3), InputError, "key must be a function observation -> .*, but is 3"),
+        (Shop, changed(SHOP, key=lambda: 3), InputError, r"key is called with \(observation\)"),
+        (Shop, changed(SHOP, actions=lambda: [0]), InputError, r"actions is called with \(observation\)"),
+        (Valve, changed(VALVE, targets=lambda: [[1.0, 1.0]]), InputError, r"targets is called with \(observation\)"),
+        (Shop, changed(SHOP, time=lambda s: 0.0), InputError, r"time is called with \(observation, info\)"),
+        (lambda: lambda: Shop(), SHOP, InputError, "must be a Gymnasium environment.*: call it"),
         (Shop, changed(SHOP, features=lambda s, a: np.ones(2 + a) / 9), InputError, r"2 numbers.*shape \(3,\)"),
         (
             Shop,
@@ -283,7 +298,7 @@ def test_rewards_outside_their_range_by_rounding_do_not_count():
 
 
 def test_mixtures_need_the_cost_of_the_safe_action():
-    with pytest.raises(InputError, match="needs that action's cost"):
+    with pytest.raises(InputError, match="they need that action's cost: declare baseline_cost"):
         run(Shop(), mixtures=True, **changed(SHOP, baseline_cost=None))
 
 
@@ -294,6 +309,11 @@ def test_settings_that_are_unknown_or_given_twice_are_refused():
         learn(Shop(), zzz=0.5, **SHOP)
     with pytest.raises(TypeError, match="unexpected keyword argument 'sigma'; did you mean 'noise'"):
         learn(Shop(), sigma=0.5, **SHOP)
+    for word, meant in (("safe_cost", "baseline_cost"), ("total_timesteps", "episodes"), ("verbose", "progress")):
+        with pytest.raises(TypeError, match=f"argument '{word}'; did you mean '{meant}'"):
+            learn(Shop(), **{word: 1}, **SHOP)
+    with pytest.raises(TypeError, match=r"setting of the agent, config=tether.SlucbConfig\(value_radius=…\)"):
+        learn(Shop(), value_radius="paper", **SHOP)
     with pytest.raises(TypeError, match="needs safe_action=…, threshold=…: see help"):
         learn(Shop(), **without(SHOP, "safe_action", "threshold"))
     with pytest.raises(InputError, match="seed must be an integer >= 0, but is -1"):
@@ -302,6 +322,10 @@ def test_settings_that_are_unknown_or_given_twice_are_refused():
         learn(Shop(), config={}, **SHOP)
     with pytest.raises(InputError, match=r"callbacks=\[print\]"):
         learn(Shop(), callbacks=print, **SHOP)
+    with pytest.raises(InputError, match=r"on_step is called with \(decision, transition\)"):
+        learn(Shop(), on_step=lambda decision: None, **SHOP)
+    with pytest.raises(InputError, match=r"call it, Shop\(\)"):
+        learn([Shop, Shop], **SHOP)
     with pytest.raises(InputError, match="one environment twice"):
         learn([shop := Shop(), shop], **SHOP)
     with pytest.raises(InputError, match=r"\['threshold'\] belong to the Bridge"):
@@ -310,3 +334,16 @@ def test_settings_that_are_unknown_or_given_twice_are_refused():
         learn(Shop(), agent=lambda problem, rng: None, mixtures=True, **SHOP)
     with pytest.raises(InputError, match="episodes must be an integer"):
         learn(Shop(), episodes=1.5, **SHOP)
+
+
+def test_numpys_integers_are_seeds_too():
+    """Gymnasium takes Python's alone."""
+    by_numpy, plain = (run(Shop(), 3, **SHOP, seed=seed) for seed in (np.int64(4), 4))
+    np.testing.assert_array_equal(by_numpy.cost, plain.cost)
+
+
+def test_settings_are_looked_at_before_anything_is_played_for_a_check():
+    env = Valve()
+    with pytest.raises(InputError, match="episodes must be"):
+        learn(env, **VALVE, episodes=1.5, check=True)
+    assert not env.played

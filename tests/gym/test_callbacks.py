@@ -27,6 +27,8 @@ def test_every_episode_is_told_once_with_its_own_numbers():
 def test_a_callback_that_cannot_be_called_is_refused_before_the_first_step():
     with pytest.raises(InputError, match="cannot be called"):
         run(Shop(), 1, **SHOP, callbacks=["tensorboard"])
+    with pytest.raises(InputError, match=r"the callback <lambda> is called with \(episode\), but cannot be"):
+        run(Shop(), 1, **SHOP, callbacks=[lambda result, number: None])
 
 
 def fake(monkeypatch, name, **contents):

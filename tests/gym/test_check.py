@@ -1,5 +1,7 @@
 """Bridge.check: what is played, what is found, and logs in the environment's own words."""
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -94,6 +96,15 @@ def test_a_point_of_a_box_is_found_on_its_ray():
     off_ray = 0.5 * (ends[0] + ends[-1])
     with pytest.raises(InputError, match="on no ray"):
         feature_of_action(bridge, state, off_ray)
+
+
+def test_a_safe_action_at_a_wall_of_the_box_has_a_ray_without_length():
+    bridge = Bridge(Valve(), **{**VALVE, "safe_action": [0.0, 0.0]})
+    state = bridge.start(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match="on no ray"):
+            feature_of_action(bridge, state, [0.5, 0.5])
 
 
 def test_an_absurd_number_of_plays_is_refused():

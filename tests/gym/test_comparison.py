@@ -91,6 +91,8 @@ def test_a_learner_that_only_played_the_safe_action_says_why():
     assert "only the safe action was played: no other action could be certified" in result.summary()
     tripped = learn(Shop(noise=0.5), episodes=80, **SHOP)
     assert "ALARM" in tripped.summary()
+    unmeasured = learn(Shop(), episodes=2, **SHOP, cost=lambda *step: None)
+    assert "only the safe action was played: no cost was measured" in unmeasured.summary()
 
 
 def test_a_learner_that_plays_only_the_safe_action_after_an_alarm_says_why():
@@ -107,6 +109,13 @@ def test_costs_observed_over_the_threshold_are_not_excused_after_an_alarm():
     usual, wrong = learn(Shop(), episodes=80, **told), learn(Shop(noise=0.5), episodes=80, **told)
     assert usual.violations and not usual.alarms and note in usual.summary()
     assert wrong.violations and wrong.alarms and note not in wrong.summary()
+
+
+def test_one_pair_shows_nothing_and_thousands_are_written_as_people_do():
+    one = Comparison(np.array([3.0]), np.array([1.0]), paired=True).describe()
+    assert "+2 in one episode each, which shows nothing" in one and "inf" not in one
+    many = Comparison(np.array([-13000.0, -13100.0]), np.array([-30000.0, -30200.0]), paired=True).describe()
+    assert "+17050 a return" in many and "e+0" not in many
 
 
 @pytest.mark.parametrize("wrong", [-1, 2.5, "many"])

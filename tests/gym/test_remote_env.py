@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -171,6 +172,19 @@ def test_what_cannot_be_started_or_imported_says_so(far, tmp_path):
         tether.gym.remote(python=tmp_path / "no-python", make="old")
     with pytest.raises(RemoteError, match="ModuleNotFoundError: No module named 'nowhere'"):
         far("nowhere:make_env")
+
+
+def test_the_other_process_does_not_outlive_a_failure_to_begin(far, monkeypatch):
+    started, popen = [], subprocess.Popen
+
+    def recorded(*args, **options):
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", recorded)
+    with pytest.raises(RemoteError, match="nowhere"):
+        far("nowhere:make_env")
+    assert started[0].returncode is not None
 
 
 def test_the_other_process_ends_with_the_environment(far):

@@ -8,7 +8,7 @@ import pytest
 from gym.small_envs import Shop
 from gym.test_callbacks import fake
 from gym.test_learn import SHOP, run
-from tether import MissingExtra, learn
+from tether import MissingExtra, Names, learn
 
 
 def test_a_table_has_one_row_per_step(monkeypatch):
@@ -23,6 +23,19 @@ def test_a_table_has_one_row_per_step(monkeypatch):
     told = {**SHOP, "threshold": (0.5, 0.6), "baseline_cost": None, "cost": ("cost", "cost")}
     columns = list(run(Shop(), 2, **told).to_pandas())
     assert columns[4:] == [f"{name}_{j}" for j in (0, 1) for name in ("cost", "bound", "threshold")]
+
+
+def test_a_result_at_the_prompt_is_one_line():
+    assert repr(run(Shop(), 5, **SHOP)).startswith("<LearningResult: 5 episodes, 20 steps; summary()")
+
+
+def test_units_of_the_user_stand_in_the_summary_and_at_the_axes():
+    pytest.importorskip("matplotlib")
+    names = Names(constraints=["noise"], cost_units=["dB"], reward_unit="euros")
+    result = learn(Shop(), episodes=40, **SHOP, stationary=True, names=names)
+    assert ", in euros\n" in result.summary()
+    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in result.plot().axes]
+    assert labels == [("episode", "euros"), ("step", "dB"), ("episode", ""), ("pair", "euros")]
 
 
 def test_without_pandas_the_table_says_how_to_get_it(monkeypatch):

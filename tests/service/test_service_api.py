@@ -218,6 +218,15 @@ def test_the_switch_works_from_the_next_decision_on_and_stopping_twice_is_fine(c
     assert not decide(client)["is_baseline"]
 
 
+def test_a_stop_is_not_answered_with_the_time_of_an_earlier_one(client):
+    client.post("/v1/stop", json={"why": "visitors"})
+    first = client.get("/v1/status").json()["stopped"]["time"]
+    client.post("/v1/resume", json={"why": "gone"})
+    told = client.post("/v1/stop", json={"why": "visitors again"}).json()["stopped"]
+    assert told["why"] == "visitors again" and (told["time"] is None or told["time"] > first)
+    assert client.get("/v1/status").json()["stopped"]["time"] > first
+
+
 def test_orders_need_a_reason(client, advisor):
     before = advisor.store.head()
     for path in ("/v1/stop", "/v1/resume", "/v1/alarm/reset"):

@@ -209,6 +209,25 @@ def test_numbers_of_dots_overlap_neither_each_other_nor_a_dot():
     assert not [k for k, box in enumerate(boxes) if any(box.overlaps(dot.get_window_extent()) for dot in drawn)]
 
 
+def test_regrets_far_beyond_do_not_squeeze_the_others_in_the_picture(results, monkeypatch):
+    """Always a_0 has 1 and keeps its place; one that earns by breaking limits stands at the edge, with its regret."""
+    rows = league.rows_of(results)
+    for one in rows:
+        one["regret_mean"] *= -20.0 if one["method"] == "lsvi-ucb" else 1.0
+    monkeypatch.setattr(league, "rows_of", lambda results: rows)
+    monkeypatch.setattr(league, "encoded", lambda figure, *how, **options: figure)
+    figure = league.overall(results, 40)
+    (ax,) = figure.axes
+    low, high = ax.get_ylim()
+    assert league.COMPARED[0] - 0.2 <= low < 1.0 < high <= league.COMPARED[1] + 0.2
+    (edge,) = [line for line in ax.lines if line.get_marker() in "v^" and line.get_marker() != "None"]
+    assert low < edge.get_ydata()[0] < high
+    (named,) = [text.get_text() for text in figure.legends[0].texts if "no constraint" in text.get_text()]
+    floor = league._relative(rows)
+    true = np.mean([one["regret_mean"] / floor[one["world"]] for one in rows if one["method"] == "lsvi-ucb"])
+    assert named.endswith(f": {league.number(true)}")
+
+
 def test_the_page_and_the_pictures_can_be_made(results):
     from tether.lab import report
 

@@ -20,6 +20,11 @@ def test_every_page_and_notebook_is_in_the_navigation_once():
     assert sorted(listed) == sorted(map(str, written))
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+def test_no_table_is_empty(page):
+    assert not re.findall(r"^\|[-:| ]+\|\n(?!\|)", page.read_text("utf-8"), flags=re.MULTILINE)
+
+
 def test_warnings_count_when_the_site_is_built():
     """MkDocs counts warnings for --strict only if it logs them."""
     recipe = re.search(r"^docs:.*\n(\t.*\n)+", (ROOT / "Makefile").read_text(), flags=re.MULTILINE).group()

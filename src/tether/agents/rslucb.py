@@ -70,13 +70,14 @@ class RslucbQvi(MixingAgent, SlucbQvi):
     def __init__(self, problem: Problem, config: SlucbConfig | None = None, *, rng: np.random.Generator) -> None:
         if problem.baseline_cost is None:
             raise InputError(
-                "RSLUCB-QVI scales mixtures back toward the safe action, so it needs that action's cost: give Problem "
-                "its baseline_cost, or use SLUCB-QVI, which can do without."
+                "mixtures (RSLUCB-QVI) are scaled back toward the safe action, so they need that action's cost: "
+                "declare baseline_cost, or do without mixtures (SLUCB-QVI)."
             )
         if problem.limit == "realised":
             raise InputError(
                 "limit='realised' bounds the cost of what is played, but RSLUCB-QVI bounds an average over its draw, "
-                "and a mixture under τ may hold single actions far over it. Use SLUCB-QVI, or limit='expected'."
+                "and a mixture under τ may hold single actions far over it. Do without mixtures (SLUCB-QVI), or "
+                "limit='expected'."
             )
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng must be a numpy Generator, e.g. np.random.default_rng(7), but is {rng!r}.")

@@ -178,7 +178,8 @@ def _from_columns(
     columns = _joined(given)
     if "cost" not in columns or not ("phi" in columns or {"state", "action"} <= columns.keys()):
         needed = "cost" if "cost" not in columns else "phi" if "state" not in columns else "action"
-        close = nearest(needed, sorted(given)) if given else "."
+        other = sorted(set(given) - {"state", "action", "ray", "length", "reward", "step", "time"})
+        close = nearest(needed, other) if other else "."
         raise InputError(
             f"{what} needs the costs (cost, or cost_0 …), and either features (phi_0 …, d = {problem.dimension}) or "
             f"states and actions (state, or state_0 …; action, or ray and length). This one has no {needed!r}{close}"

@@ -570,9 +570,13 @@ def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Fin
         why = "the log does not say in which states it was" if log.states is None else "the log has no outcome of a_0"
         return unknown(name, why, way_out)
     evidence, limit = max(entry["safe"] for entry in monitor.evidence()), monitor.safe_limit
-    numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
     worst = (log.cost[list(safe)].mean(axis=0) - monitor.problem.threshold).max()
     text = f"over {len(safe)} outcomes of a_0 the mean cost is {abs(worst):.3g} {'over' if worst > 0.0 else 'under'} τ"
+    alarm = monitor.alarm
+    if alarm is not None and alarm.test == "safe":  # later outcomes under τ do not take it back
+        evidence = alarm.evidence
+        text += f"; after {alarm.observations} of them: {alarm.message.partition('. ')[0]}"
+    numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
     way_out = "name a safer action, or raise τ; effects that come steps later: docs/later-effects.md"
     return judged(name, evidence < limit, f"{text} ({numbers})", way_out)
 

@@ -49,15 +49,14 @@ def of_study(spec: str, seed: int | None, json: bool) -> bool:
     """Check every world of a study, print what was found, say whether nothing fails."""
     from tether.lab import specs
 
+    if spec.endswith(".py"):
+        raise InputError(f"{spec} is a module: name the problem or bridge in it, {Path(spec).stem}:problem.")
     try:
         study = specs.find(spec).resized(first_seed=seed)
     except InputError as error:
-        module = spec.removesuffix(".py")
-        if module == spec and (
-            Path(spec).exists() or spec.endswith(".toml") or not spec.replace(".", "").isidentifier()
-        ):
+        if Path(spec).exists() or spec.endswith(".toml") or not spec.replace(".", "").isidentifier():
             raise
-        raise InputError(f"{error} To check a problem of your own, name it in its module: {module}:problem.") from None
+        raise InputError(f"{error} To check a problem of your own, name it in its module: {spec}:problem.") from None
     from tether.check.report import Finding
     from tether.lab.cells import check_study
 

@@ -130,7 +130,13 @@ def read_cost(
 
 def features_of_function(function: Callable[[State, Any], ArrayLike], state: State, action: Any) -> ActionFeatures:
     """Features of a plain function, whose dimension is read off one value. `Problem` checks their norms."""
-    example = np.asarray(function(state, action), dtype=np.float64)
+    returned = function(state, action)
+    try:
+        example = real_numbers(returned)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"features(state, action) must return d numbers, but returned {returned!r}: {error}."
+        ) from error
     if example.ndim != 1 or not example.size:
         raise InputError(
             f"features(state, action) must return d numbers, shape (d,), but returned shape {example.shape}."
@@ -385,7 +391,7 @@ class Bridge:
             misfit=self.misfit,  # type: ignore[arg-type]
             drift=self.drift,  # type: ignore[arg-type]
             drift_per=self.drift_per,
-            reward_noise=self.reward_noise / self._scale,
+            reward_noise=self._reward_noise() / self._scale,
             limit=self.limit,
             exceedance=self.exceedance,
             noise_scales=self.noise_scales,
@@ -512,7 +518,8 @@ class Bridge:
         """Refuse what is no environment, and functions that cannot be called as they will be."""
         env, features = self.env, self.features
         if isinstance(env, type) or not hasattr(env, "action_space") or not hasattr(env, "step"):
-            called = f": call it, {env.__name__}()" if isinstance(env, type) else ": make one with gymnasium.make"
+            called = ": call it" if callable(env) else ": make one with gymnasium.make"
+            called += f", {env.__name__}()" if isinstance(env, type) else ""
             raise InputError(f"env must be a Gymnasium environment, but is {env!r}{called}.")
         if not callable(features) and not isinstance(features, PerDirection):
             raise InputError(
@@ -526,9 +533,15 @@ class Bridge:
             (self.safe_action, "safe_action", ["observation"]),
             (self.cost, "cost", ["observation", "action", "next_observation", "info"]),
             (self.baseline_cost, "baseline_cost", ["step", "observation"]),
+            (self.actions, "actions", ["observation"]),
+            (self.targets, "targets", ["observation"]),
+            (self.key, "key", ["observation"]),
+            (self.time, "time", ["observation", "info"]),
         ):
             if callable(given):
                 check_takes(given, what, *arguments)
+        if self.key is not None and not callable(self.key):
+            raise InputError(f"key must be a function observation -> something hashable, but is {self.key!r}.")
         if hasattr(getattr(env, "unwrapped", env), "num_envs"):
             raise InputError(
                 "env is a vector of environments that step together: give learn a list of single ones, or a "
@@ -536,12 +549,21 @@ class Bridge:
             )
         check_takes(env.reset, "env.reset", seed=None, **self._options())
 
+    def _reward_noise(self) -> float:
+        """σ_r in the units of the rewards, as it was given."""
+        noise = nan
+        with suppress(TypeError, ValueError):
+            noise = float(self.reward_noise)
+        if not 0.0 <= noise < np.inf:
+            raise InputError(f"reward_noise must be a finite number >= 0, but is {self.reward_noise!r}.")
+        return noise
+
     def _options(self) -> dict[str, Any]:
         """`options` of a reset only where there are some: not every environment takes them."""
         return {} if self.reset_options is None else {"options": self.reset_options}
 
     def _reset(self, seed: int | None) -> tuple[Any, dict[str, Any]]:
-        answer = self.env.reset(seed=seed, **self._options())
+        answer = self.env.reset(seed=None if seed is None else int(seed), **self._options())  # numpy's are refused
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
             raise InputError(f"env.reset must return (observation, info), but it returned {answer!r}. {OLD_API}")
         return answer

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tether.errors import InputError, imported
+from tether.gym.bridge import check_takes
 from tether.records import Array
 
 
@@ -97,4 +98,5 @@ def check_callbacks(callbacks: Any) -> Sequence[Callback]:
     for callback in listed:
         if not callable(callback):
             raise InputError(f"callbacks are called with every Episode, but {callback!r} cannot be called.")
+        check_takes(callback, f"the callback {getattr(callback, '__name__', callback)}", "episode")
     return listed

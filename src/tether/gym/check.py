@@ -80,6 +80,8 @@ def feature_of_action(bridge: Bridge, state: State, action: Any) -> Array:
     if np.array_equal(point, safe):
         return star.phi_0
     for end, feature in zip(ends - safe, star.endpoints, strict=True):
+        if not end.any():  # the safe action stands at this wall
+            continue
         length = float((point - safe) @ end / (end @ end))
         if 0.0 <= length <= 1.0 + ON_RAY and np.abs(safe + length * end - point).max() <= ON_RAY * np.abs(end).max():
             point_on_ray: Array = star.phi_0 + min(length, 1.0) * (feature - star.phi_0)

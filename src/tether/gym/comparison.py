@@ -30,6 +30,11 @@ WHY_SAFE: dict[Reason, str] = {
 """Why the safe action was all that was played, and what to do about it."""
 
 
+def amount(value: float, sign: str = "") -> str:
+    """Four digits, but thousands as people write them: 17540, not 1.754e+04."""
+    return f"{value:{sign}.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:{sign}.4g}"
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Returns of the learner, which learns nothing meanwhile, and of the safe action, n episodes each.
@@ -67,8 +72,11 @@ class Comparison:
         """One line for people, which says so where the learner is worse or cannot be told apart."""
         low, high = self.interval
         how = "paired by seed" if self.paired else "not paired: a seed does not repeat a start here"
+        gain, low_, high_ = (amount(value, "+") for value in (self.gain, low, high))
+        if len(self.learner) == 1:
+            return f"against the safe action: {gain} in one episode each, which shows nothing: compare=5 or more"
         line = (
-            f"against the safe action: {self.gain:+.4g} a return ({LEVEL:.0%} interval {low:+.4g} to {high:+.4g}; "
+            f"against the safe action: {gain} a return ({LEVEL:.0%} interval {low_} to {high_}; "
             f"{len(self.learner)} episodes each, {how})"
         )
         if high < 0.0:

@@ -21,7 +21,7 @@ from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError, nearest
-from tether.gym.bridge import AnyFeatures, Bridge, CostSource
+from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
@@ -35,8 +35,10 @@ AgentFactory = Callable[[Problem, np.random.Generator], Agent]
 SYMBOLS = {
     "phi": "features", "a_0": "safe_action", "tau": "threshold", "sigma": "noise", "delta": "confidence",
     "H": "horizon", "K": "episodes", "B": "gamma_norm", "epsilon": "misfit", "rho": "drift", "eta": "exceedance",
+    "safe_cost": "baseline_cost", "steps": "episodes", "timesteps": "episodes", "total_timesteps": "episodes",
+    "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range",
 }  # fmt: skip
-"""What the docs write as a symbol, and somebody may write as an argument."""
+"""What the docs write as a symbol or in words, or other libraries call it, and somebody may write as an argument."""
 
 VALUE_RIDGE = 1e-8
 """λ of the value regression where `learn` chooses it, about √(rounding): a direction of length 10⁻⁴ counts as seen."""
@@ -153,8 +155,12 @@ def learn(
     Ctrl-C returns what was learned so far, with `interrupted=True`.
     """
     bridge = _bridge(locals())
-    if not (isinstance(seed, int | np.integer) and seed >= 0):
-        raise InputError(f"seed must be an integer >= 0, but is {seed!r}.")
+    for name, count in (("seed", seed), ("episodes", episodes), ("compare", 0 if compare is None else compare)):
+        if not (isinstance(count, int | np.integer) and count >= 0):
+            raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
+    listeners = check_callbacks(callbacks)
+    if on_step is not None:
+        check_takes(on_step, "on_step", "decision", "transition")
     if check:
         bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
@@ -168,14 +174,10 @@ def learn(
         learner = agent(bridge.problem, rng)
     if watch:
         attach_monitor(learner, bridge.problem)
-    for name, count in (("episodes", episodes), ("compare", 0 if compare is None else compare)):
-        if not (isinstance(count, int | np.integer) and count >= 0):
-            raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
     pairs = max(5, episodes // 10) if compare is None else compare
     bridges = [bridge, *(bridge.beside(other) for other in _several(env)[1:])]
     rows: list[_Row] = []
     bounds, began, interrupted = "cost", monotonic(), False
-    listeners = check_callbacks(callbacks)
     with progress_bar(int(episodes), progress) as bar, _first_interrupt_waits() as asked:
         try:
             for row, decision, outcome in _play(bridges, learner, int(episodes), seed):
@@ -223,7 +225,8 @@ def _several(env: Any) -> list[Any]:
     several = list(env) if isinstance(env, list | tuple) else list(env.envs) if together else [env]
     if not several:
         raise InputError("env is an empty list: give at least one environment.")
-    if len({id(one) for one in several}) < len(several):
+    made = [id(one) for one in several if not isinstance(one, type)]
+    if len(set(made)) < len(made):
         raise InputError("env lists one environment twice, whose episodes would mix: make one for each place.")
     return several
 
@@ -232,6 +235,10 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     """The environment, of several the first, as a problem, from the arguments of `learn`."""
     allowed = signature(learn).parameters
     for name in given["misspelt"]:
+        if name in {one.name for one in fields(SlucbConfig)}:
+            raise TypeError(
+                f"learn() has no {name!r}: it is a setting of the agent, config=tether.SlucbConfig({name}=…)."
+            )
         raise TypeError(
             f"learn() got an unexpected keyword argument {name!r}{nearest(SYMBOLS.get(name, name), list(allowed)[:-1])}"
         )

@@ -54,7 +54,11 @@ class RemoteEnv(gymnasium.Env[Any, Any]):
             )  # fmt: skip
         except OSError as error:
             raise InputError(f"the interpreter {python!r} cannot be started in {folder}: {error}.") from error
-        told = self._ask("spaces")
+        try:
+            told = self._ask("spaces")
+        except BaseException:
+            self.close()  # nobody else has it
+            raise
         self.observation_space, self.action_space = _space(told["observation"]), _space(told["action"])
         self.spec = gymnasium.envs.registration.EnvSpec(str(told["id"]), max_episode_steps=told["steps"])
 

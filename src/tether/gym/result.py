@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from tether.agents.agent import Agent
 from tether.errors import imported
 from tether.gym.bridge import Bridge
-from tether.gym.comparison import WHY_SAFE, Comparison, compare
+from tether.gym.comparison import WHY_SAFE, Comparison, amount, compare
 from tether.problem.problem import Problem
 from tether.records import Array, Reason
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearningResult:
     """T steps in K episodes. Arrays over steps share their order; `episode` says which step belongs where.
 
@@ -50,6 +50,10 @@ class LearningResult:
     bounds: str
     alarms: list[str]
     comparison: Comparison | None
+
+    def __repr__(self) -> str:
+        told = f"{self.episodes} episodes, {len(self.reward)} steps"
+        return f"<LearningResult: {told}; summary(), plot() and to_pandas() tell more>"
 
     @property
     def problem(self) -> Problem:
@@ -89,13 +93,13 @@ class LearningResult:
             return "no step was played."
         part = max(1, self.episodes // 10)
         early, late = slice(None, part), slice(-part, None)
-        earned, safe = self.returns, self.baseline_share
+        earned, safe, unit = self.returns, self.baseline_share, self.problem.names.reward_unit
         lines = [
             self.bridge.describe(),
             f"{self.episodes} episodes, {len(self.reward)} steps in {self.seconds:.1f} s, seed {self.seed}"
             + (", INTERRUPTED" if self.interrupted else ""),
-            f"mean return: {earned[early].mean():.4g} in the first {part} episodes, "
-            f"{earned[late].mean():.4g} in the last {part}",
+            f"mean return: {amount(earned[early].mean())} in the first {part} episode{'s' if part > 1 else ''}, "
+            f"{amount(earned[late].mean())} in the last {part}" + (f", in {unit}" if unit else ""),
             f"safe action played: {safe[early].mean():.0%} of steps at first, {safe[late].mean():.0%} at the end",
             f"{self.bounds}: largest certified bound {self._largest(self.bound)}, τ = "
             f"{self._largest(np.array([self.problem.threshold]))}",
@@ -144,13 +148,14 @@ class LearningResult:
         (returns, costs), (share, gain) = figure.subplots(2, 2)
         episodes, steps = np.arange(self.episodes), np.arange(len(self.reward))
         returns.plot(episodes, self.returns, ".", markersize=3)
-        returns.set(title="return", xlabel="episode")
+        units = set(self.problem.names.cost_units)
+        returns.set(title="return", xlabel="episode", ylabel=self.problem.names.reward_unit)
         for j in range(self.problem.constraints):
             costs.plot(steps, self.cost[:, j], ".", markersize=2, alpha=0.4, label=f"observed {self.constraint(j)}")
             costs.plot(steps, self.bound[:, j], ".", markersize=2, label=f"certified bound on {self.constraint(j)}")
         for threshold in sorted(set(self.problem.threshold)):
             costs.axhline(threshold, color="black", linewidth=1, label=f"threshold {threshold:g}")
-        costs.set(title="cost of each step", xlabel="step")
+        costs.set(title="cost of each step", xlabel="step", ylabel=units.pop() if len(units) == 1 else "")
         costs.legend(fontsize="x-small", markerscale=4, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
         share.plot(episodes, 1.0 - self.baseline_share)
         share.set(title="share of steps beyond the safe action", xlabel="episode")
@@ -167,12 +172,14 @@ class LearningResult:
 
     def _why_safe(self) -> str:
         """Why the safe action was played: a failed test, which is final, or the most frequent reason."""
+        if np.isnan(self.cost).all():
+            return "no cost was measured, for `cost` gave None at every step: without readings nothing can be certified"
         known = [reason for reason in self.reasons if reason in WHY_SAFE] or list(self.reasons)
         most = "tripped" if "tripped" in known else max(known, key=lambda reason: self.reasons[reason])
         return WHY_SAFE.get(most, most)
 
     def _plot_gain(self, axes: Any) -> None:
-        axes.set(title="return over the safe action")
+        axes.set(title="return over the safe action", ylabel=self.problem.names.reward_unit)
         if self.comparison is None:
             axes.text(0.5, 0.5, "not compared", ha="center", transform=axes.transAxes)
             return
@@ -180,6 +187,8 @@ class LearningResult:
         gain, n = self.comparison.gain, len(self.comparison.learner)
         if self.comparison.paired:
             axes.plot(np.arange(n), self.comparison.learner - self.comparison.safe, ".", label="one pair of episodes")
+            axes.set(xlabel="pair")
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.axhline(0.0, color="black", linewidth=1)
         axes.axhline(gain, color="C1", label="mean and 95% interval")
         if np.isfinite(low):

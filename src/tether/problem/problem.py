@@ -564,7 +564,9 @@ def load_name(spec: str, folder: Path | None = None) -> Any:
     except TetherError:
         raise
     except ModuleNotFoundError as error:
-        raise InputError(f"cannot import {module_name!r}: {error}. Run this where the module can be found.") from error
+        found = error.name not in (None, module_name, module_name.partition(".")[0])
+        way_out = "Install what it imports, here" if found else "Run this where the module can be found"
+        raise InputError(f"cannot import {module_name!r}: {error}. {way_out}.") from error
     except Exception as error:
         raise InputError(f"importing {module_name!r} failed: {type(error).__name__}: {error}.") from error
     for name in path.split("."):

@@ -303,8 +303,10 @@ class View:
             with self._lock:
                 journal, error = self._latest()
                 radius = journal.last_radius()
-        history, times = ([], {}) if self._journal is None else (self._journal.history, self._journal.times)
         status, stopped, tripped = self._advisor.status(), self._advisor.stopped, self._advisor.replica.ledger.tripped
+        history, times = ([], {}) if self._journal is None else (self._journal.history, self._journal.times)
+        if not wait and self._journal is not None and self._journal.seq < status.seq:
+            times = {}  # it may know of an earlier stop, whose time is not this one's
         problem, labels = self._advisor.problem, self._config.labels
         given = problem.names  # what the configuration calls otherwise is called so here
         names = [*(labels.constraints or given.constraints), *[None] * problem.constraints][: problem.constraints]

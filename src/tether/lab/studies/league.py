@@ -820,6 +820,10 @@ def _kinds() -> list[Any]:
     ]
 
 
+COMPARED = (-0.5, 1.5)
+"""Mean regrets, in units of always a_0's, that are drawn where they are: those who break limits may be far beyond."""
+
+
 def overall(results: Results, dpi: int) -> bytes:
     """A dot per method by its theorem, one tuned: share of runs with a violation, mean regret over always a_0's."""
     import matplotlib
@@ -838,20 +842,28 @@ def overall(results: Results, dpi: int) -> bytes:
     with matplotlib.rc_context(LOOK):
         figure = Figure(figsize=(11.0, 6.5), layout="constrained")
         ax = figure.subplots()
-        low, high = min(y for _, y, *_ in dots), max(y for _, y, *_ in dots)
+        inside = [y for _, y, *_ in dots if COMPARED[0] <= y <= COMPARED[1]]
+        low, high = min(inside), max(inside)
         room = 0.1 * ((high - low) or 1.0)
+        at = [min(max(y, low - 0.6 * room), high + 0.6 * room) for _, y, *_ in dots]
         ax.set(xlim=(-0.03, 1.06), ylim=(low - room, high + room))
         ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
-        for x, y, _, method, filled in dots:
+        marks, kinds = [], _kinds()
+        for place, ((x, y, title, method, filled), height) in enumerate(zip(dots, at, strict=True), start=1):
             hue, size = _hue(method), 11 if method in OWN_METHODS else 7
-            ax.plot([x], [y], "o", color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
+            shape = "o" if height == y else "v" if y < height else "^"
+            ax.plot([x], [height], shape, color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
+            beyond = "" if height == y else f": {number(y)}"
+            marks.append(Line2D([], [], linestyle="", label=f"{place}  {title}{beyond}"))
+        if len(inside) < len(dots):
+            beyond = "triangle: beyond the edge, at the regret beside its name"
+            kinds.append(Line2D([], [], linestyle="", marker="v", color=QUIET, mfc="white", label=beyond))
         ax.set_xlabel("share of runs that broke the world's limit at least once")
         ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
-        marks = [Line2D([], [], linestyle="", label=f"{place}  {dot[2]}") for place, dot in enumerate(dots, start=1)]
         figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
-        ax.legend(handles=_kinds(), loc="best", fontsize=7.5)
+        ax.legend(handles=kinds, loc="best", fontsize=7.5)
         figure.draw_without_rendering()  # lays it out
-        _number_dots(ax, [(x, y, place) for place, (x, y, *_) in enumerate(dots, start=1)])
+        _number_dots(ax, [(x, y, place) for place, ((x, *_), y) in enumerate(zip(dots, at, strict=True), start=1)])
         return encoded(figure, "png", dpi=dpi)
 
 
