@@ -21,7 +21,7 @@ from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError, nearest
-from tether.gym.bridge import AnyFeatures, Bridge, CostSource
+from tether.gym.bridge import AnyFeatures, Bridge, CostSource, owned
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
@@ -158,6 +158,9 @@ def learn(
     if check:
         bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
+    for name, function in (("agent", agent), ("on_step", on_step)):
+        if function is not None and not callable(function):
+            raise InputError(f"{name} must be a function, or None, but is {function!r}.")
     if not isinstance(config, SlucbConfig | None):
         raise InputError(f"config must be a tether.SlucbConfig(…), but is {config!r}.")
     if agent is None:
@@ -354,10 +357,10 @@ def _episode(bridge: Bridge, agent: Agent, number: int, seed: int | None) -> Ite
         ends = stepped.terminated or stepped.truncated or step == horizon - 1
         bound = [evidence.bound for evidence in decision.evidence]
         row = _Row(number, stepped.reward, outcome.cost, bound, decision.is_baseline, decision.reason, ends)
+        state = owned(outcome.next_state)  # who is shown the outcome may write into it
         yield row, decision, outcome
         if ends:
             break
-        state = outcome.next_state
 
 
 @contextmanager
