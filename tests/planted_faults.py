@@ -1504,6 +1504,14 @@ LIVE_USE = (
         "tests/gym/test_user_functions.py::test_who_is_shown_a_state_may_write_into_it",
     ),
     Fault(
+        "bridge: an object that the environment reuses is taken for what was observed",
+        "bridge:owned",
+        swap(
+            "copy.deepcopy(observation)", "observation.copy() if isinstance(observation, np.ndarray) else observation"
+        ),
+        "tests/gym/test_user_functions.py::test_what_an_environment_writes_into_its_last_observation_is_not_what_was_observed",
+    ),
+    Fault(
         "learn: a callback may write into the next state",
         "learn:_episode",
         swap("owned(outcome.next_state)", "outcome.next_state"),

@@ -3,6 +3,7 @@
 Its action space becomes the sets D(s) of `tether.features`: a list of actions, or rays inside a box.
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -636,10 +637,15 @@ def _offset_and_scale(reward_range: tuple[float, float] | None) -> tuple[float, 
 
 
 def owned(observation: Any) -> Any:
-    """An observation or action, safe from environments that reuse their arrays and from functions that write into what
-    they are given, also within dictionaries and tuples."""
+    """A copy of an observation or action: environments reuse theirs, and functions write into what they are given."""
     if isinstance(observation, dict):
         return {name: owned(part) for name, part in observation.items()}
     if type(observation) in (tuple, list):
         return type(observation)(map(owned, observation))
-    return observation.copy() if isinstance(observation, np.ndarray) else observation
+    try:
+        return copy.deepcopy(observation)
+    except Exception as error:
+        raise InputError(
+            f"{observation!r:.80} cannot be copied ({error}), so nobody could tell what it was when it is reused: let "
+            "the environment observe numbers, strings, arrays, and tuples, dictionaries or dataclasses of them."
+        ) from error
