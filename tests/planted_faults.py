@@ -965,8 +965,8 @@ LEAN_PLANS = (
     ),
     Fault(
         "bridge: arrays within a dictionary stay the environment's",
-        "bridge:_own",
-        swap("{name: _own(part) for name, part in observation.items()}", "observation.copy()"),
+        "bridge:owned",
+        swap("{name: owned(part) for name, part in observation.items()}", "observation.copy()"),
         "tests/gym/test_user_functions.py::test_arrays_within_a_dictionary_are_copied_too",
     ),
     Fault(
