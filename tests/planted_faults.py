@@ -972,8 +972,8 @@ LEAN_PLANS = (
     ),
     Fault(
         "bridge: arrays within a dictionary stay the environment's",
-        "bridge:_own",
-        swap("{name: _own(part) for name, part in observation.items()}", "observation.copy()"),
+        "bridge:owned",
+        swap("{name: owned(part) for name, part in observation.items()}", "observation.copy()"),
         "tests/gym/test_user_functions.py::test_arrays_within_a_dictionary_are_copied_too",
     ),
     Fault(
@@ -1482,6 +1482,47 @@ LIVE_USE = (
         "agent:LeastSquaresAgent._recall",
         never("self.problem.key is not None"),
         "tests/agents/test_agent.py::test_a_key_that_is_coarser_than_the_state_does_not_lend_the_bounds_of_another",
+    ),
+    Fault(
+        "agents: what a class takes for equal lends one state the bounds of another",
+        "agent:LeastSquaresAgent._recall",
+        swap("not is_told_apart(state)", "False"),
+        "tests/agents/test_agent.py::test_what_a_class_takes_for_equal_does_not_lend_the_bounds_of_another_state",
+    ),
+    Fault(
+        "problem: functions may write into the state that they are asked about",
+        "problem:Problem.look_up",
+        never("self.key_of(state) != key"),
+        "tests/gym/test_user_functions.py::test_features_that_write_into_the_state_are_refused",
+    ),
+    Fault(
+        "bridge: what an environment has made of an action counts as what was played",
+        "bridge:Bridge.play",
+        swap(
+            "action = self.env_action(decision)\nstepped = self.step(action)",
+            "action = owned(self.env_action(decision))\nstepped = unpack(self.env.step(action))",
+        ),
+        "tests/gym/test_user_functions.py::test_what_counts_is_what_was_played_whatever_the_environment_makes_of_the_action",
+    ),
+    Fault(
+        "bridge: a function of costs may write into the next state",
+        "bridge:read_cost",
+        swap("owned(stepped.observation)", "stepped.observation"),
+        "tests/gym/test_user_functions.py::test_who_is_shown_a_state_may_write_into_it",
+    ),
+    Fault(
+        "bridge: an object that the environment reuses is taken for what was observed",
+        "bridge:owned",
+        swap(
+            "copy.deepcopy(observation)", "observation.copy() if isinstance(observation, np.ndarray) else observation"
+        ),
+        "tests/gym/test_user_functions.py::test_what_an_environment_writes_into_its_last_observation_is_not_what_was_observed",
+    ),
+    Fault(
+        "learn: a callback may write into the next state",
+        "learn:_episode",
+        swap("owned(outcome.next_state)", "outcome.next_state"),
+        "tests/gym/test_user_functions.py::test_who_is_shown_a_state_may_write_into_it",
     ),
     Fault(
         "certified: a choice may write into what is certified",

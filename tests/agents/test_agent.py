@@ -1,6 +1,8 @@
 """plan, act, observe: one decision with its evidence, and what is refused."""
 
+from collections import namedtuple
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError, InputError
 from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.synthetic import not_star_convex
-from tether.problem.action_sets import FiniteActions
+from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import Problem
 from tether.records import StarAction, Transition
 from worlds import OTHER, SAFE, two_arm_problem, uneven_world
@@ -113,6 +115,71 @@ def test_a_key_that_is_coarser_than_the_state_does_not_lend_the_bounds_of_anothe
         z = played[decision.action] + 0.02 * rng.standard_normal()
         agent.observe(decision.outcome(reward=float(decision.action), cost=z))
     assert over <= 1e-12
+
+
+class Thing:
+    """A state of the user's own class: an object is only equal to itself, whatever is written into it."""
+
+    def __init__(self, x):
+        self.x = x
+
+
+class Named(Thing):
+    """All of its states are equal."""
+
+    def __eq__(self, other):
+        return isinstance(other, Named)
+
+    def __hash__(self):
+        return 0
+
+
+Left, Right = namedtuple("Left", "x"), namedtuple("Right", "x")
+
+
+def reused(one, x):
+    one.x = x
+    return one
+
+
+@pytest.mark.parametrize("backup", ["tables", "lean"])
+@pytest.mark.parametrize(
+    "state_of",
+    [
+        partial(reused, Thing(0.0)),
+        Named,
+        lambda x: (Named(x), 1),
+        lambda x: Named(x) if x < 0.5 else Thing(x),
+        lambda x: (Left if x < 0.5 else Right)(int(2.0 * (x % 0.5))),
+    ],
+)
+def test_what_a_class_takes_for_equal_does_not_lend_the_bounds_of_another_state(state_of, backup):
+    """Going from f to the end of the ray costs x more, and no state tells that by its equality."""
+
+    def actions(state):
+        if isinstance(state, Left | Right):
+            return StarActions([1.0, 0.0], [[1.0, 0.05 if isinstance(state, Left) else 1.0]])
+        return StarActions([1.0, 0.0], [[1.0, (state[0] if isinstance(state, tuple) else state).x]])
+
+    told = {"baseline_cost": 0.1, "gamma_norm": 2.0, "feature_norm": 2.0}
+    problem = Problem(horizon=2, threshold=0.4, noise=0.05, dimension=2, actions=actions, **told)
+    agent, rng, over = (
+        SlucbQvi(problem, SlucbConfig(backup=backup, replan="every-episode")),
+        np.random.default_rng(3),
+        [],
+    )
+    for n in range(150):
+        agent.plan()
+        state = state_of(0.05 if n < 40 else rng.uniform(0.05, 1.0))
+        for step in (0, 1):
+            decision = agent.act(step, state)
+            length = 0.0 if decision.is_baseline else decision.action.length
+            cost = 0.1 + 0.9 * length * actions(state).endpoints[0, 1]
+            over.append(cost > decision.cost_bound + 1e-12)
+            state = state_of(0.05 if n < 40 else rng.uniform(0.05, 1.0))
+            z = cost + 0.05 * rng.choice([-1, 1])
+            agent.observe(decision.outcome(reward=length, cost=z, next_state=state))
+    assert not any(over)
 
 
 def test_an_outcome_is_counted_once():

@@ -1,6 +1,8 @@
 """What learn and Bridge refuse, with an error that names the way out."""
 
+import re
 import warnings
+from contextlib import suppress
 
 import gymnasium
 import numpy as np
@@ -9,7 +11,8 @@ from gymnasium import spaces
 
 from gym.small_envs import Quit, Shop, Valve
 from gym.test_learn import SHOP, VALVE, run
-from tether import AssumptionError, Bridge, InputError, SlucbQvi, learn
+from tether import AssumptionError, Bridge, InputError, Problem, SlucbQvi, learn
+from tether.errors import TetherError
 from tether.features import Constant, OneHot, PerDirection, Polynomial
 
 
@@ -247,6 +250,44 @@ def test_features_that_are_an_object_are_called_by_its_class():
             return [0.5, 0.1 * action[0]]
 
     assert "Openings(state, action): 2 features" in Bridge(Valve(), **changed(VALVE, features=Openings())).describe()
+
+
+NO_NUMBERS = ("0.1", None, True, np.nan, np.inf, -1.0, np.array([0.1, 0.2]), 1j, [], [None], {}, np.ma.masked)
+NUMBERS = ("noise", "baseline_cost_error", "confidence", "gamma_norm", "feature_norm", "gap_floor", "misfit", "drift")
+NUMBERS += ("exceedance", "reward_noise", "reward_range", "cost_range", "horizon", "threshold", "targets")
+FUNCTIONS = ("cost", "cost_kind", "key", "time", "agent", "on_step", "callbacks", "actions")
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, *FUNCTIONS])
+def test_a_wrong_setting_of_any_type_is_refused_by_its_name_if_at_all(name):
+    """Some are right for some settings, such as None for what may be left open; none may end in an error of Python.
+
+    No threshold at all is a missing argument, as everywhere in Python.
+    """
+    for wrong in NO_NUMBERS[2:] if name == "threshold" else NO_NUMBERS:
+        with suppress(TetherError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run(Valve(), 1, **changed(VALVE, **{name: wrong}))
+
+
+@pytest.mark.parametrize("wrong", ["0.1", None, True, np.nan, -0.1, [0.1], 1j])
+def test_a_reward_noise_that_is_no_number_is_named_as_it_was_given(wrong):
+    with pytest.raises(
+        InputError, match=r"reward_noise must be a finite number >= 0, but is " + re.escape(repr(wrong))
+    ):
+        run(Shop(), reward_range=(0.0, 10.0), reward_noise=wrong, **SHOP)
+
+
+@pytest.mark.parametrize("name", ["actions", "key", "state_of", "final_reward"])
+def test_what_must_be_a_function_is_refused_at_the_door(name):
+    told = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "dimension": 1, "actions": lambda s: None}
+    with pytest.raises(InputError, match=f"{name} must be a function"):
+        Problem(**told | {"baseline_cost": None, name: "x"})
+
+
+def test_a_range_of_rewards_may_be_an_array():
+    with pytest.warns(UserWarning, match=r"lies outside \(0.0, 0.45\)"):
+        run(Shop(), 20, reward_range=np.array([0.0, 0.45]), **SHOP)
 
 
 def test_as_many_costs_as_thresholds_are_needed():

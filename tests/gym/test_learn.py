@@ -231,7 +231,8 @@ def test_observations_are_kept_apart_although_the_environment_reuses_its_array()
     states = {tuple(state) for state, _ in transitions}
     assert len(states) == 9
     for (_, following), (state, _) in pairwise(transitions[:3]):
-        assert following is state
+        np.testing.assert_array_equal(following, state)
+        assert following is not state
 
 
 def test_targets_and_features_of_the_action_itself_can_be_given():

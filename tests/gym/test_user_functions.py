@@ -1,11 +1,18 @@
-"""Environments that reuse their arrays, and users' functions that answer one thing today and another tomorrow."""
+"""Environments that reuse their arrays or write into actions, and users' functions that answer one thing today and
+another tomorrow, or write into what they are given."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tether import Bridge, InputError, SlucbQvi, learn
+from tether import Bridge, InputError, SlucbConfig, SlucbQvi, learn
+from tether.features import FunctionFeatures
+from tether.gym.bridge import unpack
 
 
 class Reused(gymnasium.Env):
@@ -128,3 +135,152 @@ def test_what_is_rounded_counts_as_what_was_played(dtype, low):
     learn(env, horizon=1, episodes=600, compare=0, progress=False, watch=False, **told)
     assert max(env.true) <= 0.5
     assert max(env.true) > 0.45 or np.spacing(dtype(low)) > 1.0, "of rays of two points nothing can be learned"
+
+
+class Scaling(gymnasium.Env):
+    """Costs 0.1 + 0.9 x u at the amount u, x being drawn for every step; `writes` is done to each action afterwards."""
+
+    observation_space = spaces.Box(0.0, 1.0, (1,), np.float64)
+
+    def __init__(self, writes=lambda action: None, dtype=np.float64):
+        self.action_space = spaces.Box(0.0, 1.0, (1,), dtype)
+        self.writes, self.true, self.rng = writes, [], np.random.default_rng(1)
+
+    def drawn(self):
+        self.x = self.rng.uniform(0.1, 1.0)
+        return np.array([self.x])
+
+    def reset(self, *, seed=None, options=None):
+        return self.drawn(), {}
+
+    def step(self, action):
+        amount = float(action[0])
+        self.true.append(0.1 + 0.9 * self.x * amount)
+        cost = self.true[-1] + 0.05 * self.rng.choice([-1, 1])
+        self.writes(action)
+        return self.drawn(), amount, False, False, {"cost": cost}
+
+
+SCALED = {
+    "features": lambda x, a: np.array([1.0, x[0] * a[0]]),
+    "feature_norm": 1.5,
+    "safe_action": [0.0],
+    "targets": [[1.0]],
+    "threshold": 0.4,
+    "noise": 0.05,
+    "baseline_cost": 0.1,
+    "gamma_norm": 2.0,
+    "horizon": 3,
+    "episodes": 150,
+    "stationary": True,
+    "compare": 2,
+    "watch": False,
+    "progress": False,
+}
+
+
+def larger(action):
+    action *= 1.4
+    np.clip(action, 0.0, 1.0, out=action)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_counts_is_what_was_played_whatever_the_environment_makes_of_the_action(dtype):
+    """It scales and clips the array that it was given. Costs counted at that length led to 0.53."""
+    env = Scaling(larger, dtype)
+    learn(env, **SCALED)
+    assert 0.35 < max(env.true) <= 0.4 + 1e-12
+
+
+def test_in_a_loop_of_ones_own_an_action_that_is_written_into_is_an_error():
+    told = {name: SCALED[name] for name in SCALED if name not in {"episodes", "stationary", "compare", "watch"}}
+    env = Scaling(larger)
+    bridge = Bridge(env, **{name: told[name] for name in told if name != "progress"})
+    decision = SlucbQvi(bridge.problem).act(0, bridge.start(0))
+    action = bridge.env_action(decision)
+    with pytest.raises(ValueError, match="read-only"):
+        env.step(action)
+    np.testing.assert_array_equal(
+        bridge.transition(decision, unpack(env.step(action.copy())), action).feature, decision.feature
+    )
+
+
+def writes_into_what_follows(state, action, following, info):
+    following *= 0.1
+    state[:] = action[:] = 0.0
+    return info["cost"]
+
+
+def writes_into_the_outcome(decision, outcome):
+    outcome.next_state[:] *= 0.1
+
+
+@pytest.mark.parametrize("option", [{"cost": writes_into_what_follows}, {"on_step": writes_into_the_outcome}])
+def test_who_is_shown_a_state_may_write_into_it(option):
+    """The next state, divided by ten, is one in which ten times as much would be safe: played so, up to 0.8."""
+    env = Scaling()
+    learn(env, **SCALED | option)
+    assert 0.35 < max(env.true) <= 0.4 + 1e-12
+
+
+@dataclass
+class Plain:
+    x: float
+
+
+class Pair(NamedTuple):
+    x: np.ndarray
+
+
+class Falling(Scaling):
+    """x falls in each episode, and is written into the one observation that there is."""
+
+    def __init__(self, observation):
+        super().__init__()
+        self.observation = observation
+
+    def reset(self, *, seed=None, options=None):
+        self.falls = iter([1.0, 0.4, 0.1, 0.05])
+        return super().reset()
+
+    def drawn(self):
+        self.x = next(self.falls)
+        if isinstance(self.observation, Pair):
+            self.observation.x[0] = self.x
+        else:
+            self.observation.x = self.x
+        return self.observation
+
+
+@pytest.mark.parametrize("observation", [Plain(0.0), Pair(np.zeros(1)), SimpleNamespace(x=0.0)])
+def test_what_an_environment_writes_into_its_last_observation_is_not_what_was_observed(observation):
+    """The cost of a step, by a function of the observation, was that of the next one: 755 of 1200 steps were over τ."""
+    noise, env = np.random.default_rng(2), Falling(observation)
+
+    def cost(state, action, following, info):
+        return 0.1 + 0.9 * float(np.ravel(state.x)[0]) * action[0] + 0.05 * noise.choice([-1, 1])
+
+    told = SCALED | {"features": lambda s, a: np.array([1.0, np.ravel(s.x)[0] * a[0]]), "baseline_cost": None}
+    learn(env, cost=cost, key=lambda s: float(np.ravel(s.x)[0]), **told)
+    assert 0.3 < max(env.true) <= 0.4 + 1e-12
+
+
+def test_an_observation_that_cannot_be_copied_is_refused():
+    class Once:
+        def __deepcopy__(self, memo):
+            raise TypeError("no second one")
+
+    with pytest.raises(InputError, match=r"cannot be copied \(no second one\)"):
+        Bridge(Falling(Once()), **{name: SCALED[name] for name in ("features", "safe_action", "threshold", "horizon")})
+
+
+def test_features_that_write_into_the_state_are_refused():
+    """Asked twice about a state they answer for two: 25 of 600 steps were over the limit, by up to 0.08."""
+
+    def halved(x):
+        x *= 0.5
+        return [1.0, 2.0 * x[0]]
+
+    features = FunctionFeatures(halved, dimension=2, bound=2.0)
+    with pytest.raises(InputError, match="writes into what it is given"):
+        learn(Scaling(), **SCALED | {"features": features, "config": SlucbConfig(backup="tables")})

@@ -47,6 +47,7 @@ from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_
 from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
 from tether.problem.action_sets import ActionSet, check_norms, feature_of, is_masked
+from tether.problem.keys import is_told_apart
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
@@ -425,14 +426,14 @@ class LeastSquaresAgent:
     def _recall(self, state: State) -> tuple[KnownState, int | None]:
         """What the problem said of a state when it was first seen, with its slot if it has one; else what it says now.
 
-        A key of the user's own may be coarser than the state: then the state at hand counts, and not the one that has
-        brought the key first, whose plan is not for it.
+        A key of the user's own may be coarser than the state, and so may the equality of a class of theirs: then the
+        state at hand counts, and not the one that has brought the key first, whose plan is not for it.
         """
         key = self.problem.key_of(state)
         slot = self.slots.get(key)
         if self.blocks is not None:  # a safe cost that drifts is a fact when it is declared: ask for it now
             return self.look_up(state), slot
-        if self.problem.key is not None:
+        if self.problem.key is not None or not is_told_apart(state):
             known = self.look_up(state)
             return known, slot if slot is not None and known.is_same(self.known[slot]) else None
         if slot is not None:

@@ -177,7 +177,7 @@ def estimates(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fi
     return [
         _misfit(problem, log, parts, share, level),
         _drift(problem, log, parts, share, level),
-        _noise(problem, log, parts, level),
+        _noise(problem, log, parts, share, level),
         _norm(problem, log, parts, share, level),
         _family(problem, log, parts),
     ]
@@ -249,7 +249,7 @@ def _drift(problem: Problem, log: Log, parts: list[Rows], share: float, level: f
     return judged(DRIFT, True, text)
 
 
-def _noise(problem: Problem, log: Log, parts: list[Rows], level: float) -> Finding:
+def _noise(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
     """σ from the scatter of outcomes of equal features, or else around the fit, with a χ² margin."""
     suggested, kind = np.zeros(problem.constraints), "of equal features"
     for rows in parts:
@@ -263,7 +263,7 @@ def _noise(problem: Problem, log: Log, parts: list[Rows], level: float) -> Findi
             residual, free, kind = z - x @ gamma, len(z) - int(rank), "around the best linear fit (misfit included)"
         if free < 30:
             return unknown(NOISE, f"only {max(free, 0)} outcomes more than unknowns", "log more; σ is your upper bound")
-        suggested = np.maximum(suggested, np.sqrt((residual**2).sum(axis=0) / chi2.ppf(level, free)))
+        suggested = np.maximum(suggested, np.sqrt((residual**2).sum(axis=0) / chi2.ppf(share, free)))
     enough, text = bool((np.asarray(problem.noise) >= suggested).all()), ", ".join(f"{one:.3g}" for one in suggested)
     evidence = f"σ <= {text} with confidence {1.0 - level:g} from the scatter {kind}, if the noise is Gaussian"
     if log.cost[log.measured].min() >= 0.0 and log.cost[log.measured].max() <= 1.0:

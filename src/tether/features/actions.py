@@ -228,7 +228,10 @@ class ActionList:
 
     def allowed(self, state: State) -> list[Any]:
         """The actions of this state, in the order of the rows of D(s)."""
-        allowed = list(at(self.actions, state))
+        given = at(self.actions, state)
+        if not np.iterable(given):
+            raise InputError(f"actions must be a list, or a function state -> list, but in state {state!r}: {given!r}.")
+        allowed = list(given)
         if not allowed:
             raise InputError(f"state {state!r} has no allowed action: at least the safe one is needed (Assumption 2).")
         return allowed
@@ -279,7 +282,11 @@ class ActionRays:
 
     def target_points(self, state: State) -> Array:
         """Where the rays end (N, m)."""
-        return real_numbers(at(self.targets, state), "targets")
+        given = at(self.targets, state)
+        try:
+            return real_numbers(given, "targets")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"targets must be points of shape (N, m), but are {given!r:.80}: {error}.") from error
 
     def points(self, state: State) -> tuple[Array, Array]:
         """The safe action (m,) and the ends of the rays (N, m), checked."""

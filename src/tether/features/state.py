@@ -68,8 +68,11 @@ def check_count(value: int, name: str) -> int:
 
 def places_of(values: int | Sequence[Hashable], owner: str, kind: str) -> dict[Any, int]:
     """The place of each value in a list; a number n stands for 0..n-1."""
-    listed = range(values) if isinstance(values, int | np.integer) else list(values)
-    places = {value: place for place, value in enumerate(listed)}
+    try:
+        listed = range(values) if isinstance(values, int | np.integer) else list(values)
+        places = {value: place for place, value in enumerate(listed)}
+    except TypeError as error:
+        raise InputError(f"{owner} needs a list of {kind}s that are hashable, but got {values!r}: {error}.") from error
     if not places or len(places) != len(listed):
         raise InputError(f"{owner} needs at least one {kind} and none of them twice, but got {values!r}.")
     return places

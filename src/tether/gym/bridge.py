@@ -3,6 +3,7 @@
 Its action space becomes the sets D(s) of `tether.features`: a list of actions, or rays inside a box.
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from tether.features.actions import ActionFeatures, ActionList, ActionRays, Pair
 from tether.features.state import Features
 from tether.problem.action_sets import ActionSet, feature_of, is_masked, real_numbers
 from tether.problem.names import NO_NAMES, Names
+from tether.problem.options import not_negative
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
 
@@ -98,8 +100,8 @@ def read_cost(
 ) -> float | tuple[float, ...] | None:
     """z of this step: one number, or one per constraint; None if the environment says it was not measured."""
     info = stepped.info
-    if callable(source):
-        found = source(observation, action, stepped.observation, info)
+    if callable(source):  # whatever it writes into is its own
+        found = source(owned(observation), owned(action), owned(stepped.observation), info)
     elif isinstance(source, str) and source not in info and stepped.cost is not None:
         found = stepped.cost
     else:
@@ -372,7 +374,7 @@ class Bridge:
                 "of steps after which an episode is cut."
             )
         observation, info = self._reset(0)
-        self._example = _own(observation)
+        self._example = owned(observation)
         self._masks: dict[StateKey, tuple[Any, ...]] = {}
         self.action_sets = self._make_action_sets()
         self.problem = Problem(
@@ -391,7 +393,7 @@ class Bridge:
             misfit=self.misfit,  # type: ignore[arg-type]
             drift=self.drift,  # type: ignore[arg-type]
             drift_per=self.drift_per,
-            reward_noise=self._reward_noise() / self._scale,
+            reward_noise=not_negative("reward_noise", self.reward_noise) / self._scale,
             limit=self.limit,
             exceedance=self.exceedance,
             noise_scales=self.noise_scales,
@@ -421,11 +423,11 @@ class Bridge:
 
     def state_of(self, observation: Any, info: dict[str, Any]) -> State:
         """The state that an observation stands for; remembers which actions are allowed in it."""
-        state = _own(observation)
+        state = owned(observation)
         if self.mask is not None:
             self._remember_mask(state, info)
         if callable(self.time):
-            self.stamp = {"time": self.time(state, info)}
+            self.stamp = {"time": self.time(owned(state), info)}
         elif self.time is not None:
             if self.time not in info:
                 raise InputError(f"info has no {self.time!r} (time=…), only {sorted(map(str, info))}.")
@@ -433,13 +435,18 @@ class Bridge:
         return state
 
     def env_action(self, decision: Decision) -> Any:
-        """The environment's own action for a decision; refused if it is no longer the one that was certified."""
+        """The environment's own action for a decision; refused if it is no longer the one that was certified.
+
+        One of a box is read-only: `transition` counts what was played, not what an environment has made of it since.
+        """
         chosen, state, sets = decision.action, decision.state, self.action_sets
         if isinstance(sets, BoxRays):
             if not isinstance(chosen, StarAction):
                 raise InputError(f"decision {decision.id} plays action {chosen}, but this environment has rays.")
             self._check_certified(decision, ActionRays.action(sets, state, chosen))  # before it is rounded
-            return sets.action(state, chosen)
+            point = sets.action(state, chosen)
+            point.flags.writeable = False
+            return point
         if isinstance(chosen, StarAction):
             raise InputError(f"decision {decision.id} plays a ray, but this environment has a list of actions.")
         played = sets.action(state, chosen)
@@ -491,8 +498,12 @@ class Bridge:
     def play(self, decision: Decision) -> tuple[Transition, Stepped]:
         """Play a decision in the environment: the outcome to observe, and the environment's own answer."""
         action = self.env_action(decision)
-        stepped = unpack(self.env.step(action))
+        stepped = self.step(action)
         return self.transition(decision, stepped, action), stepped
+
+    def step(self, action: Any) -> Stepped:
+        """One step of the environment, with an action of its own to write into."""
+        return unpack(self.env.step(owned(action)))
 
     def check(self, log: Any = None, **options: Any) -> "Report":
         """Play the safe action (`plays=1000` steps; `explore=True`: certified steps, too), or take a log; test it all.
@@ -529,6 +540,18 @@ class Bridge:
         if not isinstance(features, Features | ActionFeatures | PerDirection):
             what = "features (of states alone: tether.features.FunctionFeatures)"
             check_takes(features, what, "observation", "action")
+        names = (self.cost,) if isinstance(self.cost, str) else self.cost
+        if not callable(names) and not (isinstance(names, list | tuple) and all(isinstance(one, str) for one in names)):
+            raise InputError(
+                "cost must name an entry of info, or several, or be a function (observation, action, next_observation, "
+                f"info) -> cost, but is {self.cost!r}."
+            )
+        if not (self.time is None or isinstance(self.time, str) or callable(self.time)):
+            raise InputError(
+                f"time must name an entry of info, or be a function (observation, info), but is {self.time!r}."
+            )
+        if not (self.key is None or callable(self.key)):
+            raise InputError(f"key must be a function observation -> something hashable, but is {self.key!r}.")
         for given, what, arguments in (
             (self.safe_action, "safe_action", ["observation"]),
             (self.cost, "cost", ["observation", "action", "next_observation", "info"]),
@@ -540,23 +563,12 @@ class Bridge:
         ):
             if callable(given):
                 check_takes(given, what, *arguments)
-        if self.key is not None and not callable(self.key):
-            raise InputError(f"key must be a function observation -> something hashable, but is {self.key!r}.")
         if hasattr(getattr(env, "unwrapped", env), "num_envs"):
             raise InputError(
                 "env is a vector of environments that step together: give learn a list of single ones, or a "
                 "SyncVectorEnv, and it plays episodes in all of them at once."
             )
         check_takes(env.reset, "env.reset", seed=None, **self._options())
-
-    def _reward_noise(self) -> float:
-        """σ_r in the units of the rewards, as it was given."""
-        noise = nan
-        with suppress(TypeError, ValueError):
-            noise = float(self.reward_noise)
-        if not 0.0 <= noise < np.inf:
-            raise InputError(f"reward_noise must be a finite number >= 0, but is {self.reward_noise!r}.")
-        return noise
 
     def _options(self) -> dict[str, Any]:
         """`options` of a reset only where there are some: not every environment takes them."""
@@ -616,10 +628,10 @@ class Bridge:
         if not -REWARD_ROUNDING <= scaled <= 1.0 + REWARD_ROUNDING:
             self.odd_rewards += 1
             if self.odd_rewards == 1:
+                declared = (self._offset, self._offset + self._scale)
                 warnings.warn(
-                    f"a reward of {reward:.6g} lies outside {self.reward_range or (0.0, 1.0)}: optimism assumes "
-                    "rewards in [0, 1], so learning may be slow or stop early. Safety is not touched. Give "
-                    "reward_range=(lo, hi).",
+                    f"a reward of {reward:.6g} lies outside {declared}: optimism assumes rewards in [0, 1], so "
+                    "learning may be slow or stop early. Safety is not touched. Give reward_range=(lo, hi).",
                     stacklevel=2,
                 )
         return scaled
@@ -635,10 +647,16 @@ def _offset_and_scale(reward_range: tuple[float, float] | None) -> tuple[float, 
     return low, high - low
 
 
-def _own(observation: Any) -> Any:
-    """The observation, safe from environments that reuse their arrays, also within dictionaries and tuples."""
+def owned(observation: Any) -> Any:
+    """A copy of an observation or action: environments reuse theirs, and functions write into what they are given."""
     if isinstance(observation, dict):
-        return {name: _own(part) for name, part in observation.items()}
+        return {name: owned(part) for name, part in observation.items()}
     if type(observation) in (tuple, list):
-        return type(observation)(map(_own, observation))
-    return observation.copy() if isinstance(observation, np.ndarray) else observation
+        return type(observation)(map(owned, observation))
+    try:
+        return copy.deepcopy(observation)
+    except Exception as error:
+        raise InputError(
+            f"{observation!r:.80} cannot be copied ({error}), so nobody could tell what it was when it is reused: let "
+            "the environment observe numbers, strings, arrays, and tuples, dictionaries or dataclasses of them."
+        ) from error

@@ -94,6 +94,8 @@ def check_callbacks(callbacks: Any) -> Sequence[Callback]:
     """Functions, or objects that can be called, refused before the first step."""
     if callable(callbacks):
         raise InputError(f"callbacks is a list: callbacks=[{getattr(callbacks, '__name__', '…')}].")
+    if not isinstance(callbacks, list | tuple):
+        raise InputError(f"callbacks is a list, an empty one if there are none, but is {callbacks!r}.")
     listed = list(callbacks)
     for callback in listed:
         if not callable(callback):

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from tether.agents.agent import Agent
-from tether.gym.bridge import Bridge, unpack
+from tether.gym.bridge import Bridge
 from tether.records import Array, Reason, State, StateKey
 
 LEVEL = 0.95
@@ -115,7 +115,7 @@ def _episode(bridge: Bridge, seed: int, policy: Callable[[int, State], object]) 
     state = bridge.start(int(seed) >> 1)  # seeds of environments fit into 31 bits
     first, total = bridge.problem.key_of(state), 0.0
     for step in range(bridge.problem.horizon):
-        stepped = unpack(bridge.env.step(policy(step, state)))
+        stepped = bridge.step(policy(step, state))
         total += stepped.reward
         if stepped.terminated or stepped.truncated:
             break

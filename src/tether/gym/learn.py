@@ -21,7 +21,7 @@ from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.check.monitor import Monitor
 from tether.errors import InputError, nearest
-from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes
+from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes, owned
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
@@ -159,6 +159,9 @@ def learn(
         if not (isinstance(count, int | np.integer) and count >= 0):
             raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
     listeners = check_callbacks(callbacks)
+    for name, function in (("agent", agent), ("on_step", on_step)):
+        if function is not None and not callable(function):
+            raise InputError(f"{name} must be a function, or None, but is {function!r}.")
     if on_step is not None:
         check_takes(on_step, "on_step", "decision", "transition")
     if check:
@@ -361,10 +364,10 @@ def _episode(bridge: Bridge, agent: Agent, number: int, seed: int | None) -> Ite
         ends = stepped.terminated or stepped.truncated or step == horizon - 1
         bound = [evidence.bound for evidence in decision.evidence]
         row = _Row(number, stepped.reward, outcome.cost, bound, decision.is_baseline, decision.reason, ends)
+        state = owned(outcome.next_state)  # who is shown the outcome may write into it
         yield row, decision, outcome
         if ends:
             break
-        state = outcome.next_state
 
 
 @contextmanager

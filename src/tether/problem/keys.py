@@ -70,6 +70,16 @@ def is_plain(state: State) -> bool:
     return type(state) in PLAIN
 
 
+def is_told_apart(state: State) -> bool:
+    """Whether `content_key` tells this state from all that differ from it: not where its class says what is equal, nor
+    where an object is only itself, whatever somebody writes into it."""
+    if type(state) is dict or type(state) is tuple:
+        return all(map(is_told_apart, state.values() if type(state) is dict else state))
+    if is_dataclass(state) and not isinstance(state, type):
+        return all(is_told_apart(getattr(state, field.name)) for field in fields(state))
+    return is_plain(state)
+
+
 def rebuilt(key: Any) -> State:
     """The plain state of a content key; numpy's numbers come back as Python's, arrays read-only."""
     if not isinstance(key, tuple):

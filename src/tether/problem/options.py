@@ -57,6 +57,11 @@ def per_constraint(name: str, value: Any, limit: Limit, record: Any) -> tuple[fl
     return numbers
 
 
+def not_negative(name: str, value: Any) -> float:
+    """A setting as a finite number >= 0."""
+    return float(_number(name, value, (), frozenset({float}), NOT_NEGATIVE))
+
+
 def _declared(cls: type) -> dict[str, tuple[tuple[str, ...], frozenset[Any]]]:
     """The words that each setting with a simple annotation may be, and the types besides."""
     found = {}

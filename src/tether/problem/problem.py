@@ -146,6 +146,10 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.version, str):
             raise InputError(f"version must be a string, but is {self.version!r}.")
+        for name in ("actions", "key", "state_of", "final_reward"):
+            function = getattr(self, name)
+            if not callable(function) and (function is not None or name == "actions"):
+                raise InputError(f"{name} must be a function of a state (state_of: of a key), but is {function!r}.")
         self._settle_kinds()
         check_options(self, LIMITS)
         if not isinstance(self.noise_scales, bool):
@@ -252,8 +256,9 @@ class Problem:
     def _settle_kinds(self) -> None:
         """One kind per constraint, and σ = 1/2, which holds for every cost in [0, 1], where a bounded one has none."""
         count = int(np.size(self.threshold))
-        kinds = (self.cost_kind,) * count if isinstance(self.cost_kind, str) else tuple(self.cost_kind)
-        if len(kinds) != count or not set(kinds) <= set(COST_KINDS):
+        given_kinds: Any = [self.cost_kind] * count if isinstance(self.cost_kind, str) else self.cost_kind
+        kinds = tuple(given_kinds) if np.iterable(given_kinds) else ()
+        if len(kinds) != count or not all(isinstance(kind, str) and kind in COST_KINDS for kind in kinds):
             raise InputError(
                 f"cost_kind must be one of {COST_KINDS}, or one per constraint ({count}), but is {self.cost_kind!r}."
             )
@@ -282,6 +287,7 @@ class Problem:
 
     def look_up(self, state: State) -> KnownState:
         """D(s), a_0(s) and τ_h(s), validated: Assumptions 2 and 4 in the paper's words."""
+        key = self.key_of(state)
         actions = self.actions(state)
         where = NamedState(state)
         if actions.endpoints.shape[1] != self.dimension:
@@ -293,11 +299,16 @@ class Problem:
         final = self.final_reward_of(state)
         if not np.isnan(final):
             nothing = np.full((self.horizon, self.constraints), np.nan)
-            return KnownState(self.key_of(state), actions, nothing, final)
+            return KnownState(key, actions, nothing, final)
         costs = self._costs_of_baseline(state)
         if not actions.phi_0.any():
             check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
-        return KnownState(self.key_of(state), actions, costs)
+        if self.key_of(state) != key:  # the next question about it would be about another one
+            raise InputError(
+                f"{where} is not what it was before features, actions, final_reward and baseline_cost were asked about "
+                "it: one of them writes into what it is given. Let it work on a copy."
+            )
+        return KnownState(key, actions, costs)
 
     def listed_features(self) -> Array:
         """φ(s, a) of the single actions of all listed states where something is played, at most LISTED of them: (L, d).
