@@ -87,5 +87,5 @@ def test_what_likelihood_ratios_do_not_cover_is_refused_in_words(name):
 
 @pytest.mark.parametrize("name", ["bounded", "both kinds", "misfit, drift, worst case"])
 def test_mixtures_are_refused_where_safe_costs_are_unknown(name):
-    with pytest.raises(InputError, match="needs that action's cost"):
+    with pytest.raises(InputError, match="need that action's cost"):
         agent_of(problem_of(OPTIONS[name], knows=False)[1], mixes=True)
