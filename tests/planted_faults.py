@@ -603,6 +603,18 @@ LOST = (
         "test_a_safe_action_that_broke_the_threshold_fails_though_later_outcomes_lie_under_it",
     ),
     Fault(
+        "check: an unsafe safe action hides behind the states in which it costs little",
+        "problem_check:_safe_action",
+        never("evidence < limit and foreseen >= own"),
+        "tests/check/test_report.py::test_a_safe_action_that_costs_too_much_in_few_states_is_not_hidden_by_the_others",
+    ),
+    Fault(
+        "check: stakes on the safe action's costs are not paid for",
+        "problem_check:foreseen_excess",
+        swap("stake * np.where(limited, z - tau, 0.0) - 0.5 * stake ** 2", "stake * np.where(limited, z - tau, 0.0)"),
+        "tests/check/test_report.py::test_a_safe_action_just_at_the_threshold_is_seldom_taken_for_an_unsafe_one",
+    ),
+    Fault(
         "check: nothing examined passes",
         "report:Report.ok",
         swap("self.verdict == 'holds'", "self.verdict != 'fails'"),

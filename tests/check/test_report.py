@@ -2,13 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from check.cases import linear, outcomes
 from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
-from tether.check.problem_check import SHARE, SafePlay, survey
+from tether.check.logs import as_log
+from tether.check.problem_check import SHARE, SafePlay, foreseen_excess, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
 from worlds import many_actions, simplex_problem, small_world, two_arm_problem, two_constraints
@@ -427,6 +430,40 @@ def test_a_safe_action_that_broke_the_threshold_fails_though_later_outcomes_lie_
     assert found.verdict == "fails"
     assert "over 300 outcomes" in found.evidence and "under τ; after " in found.evidence
     assert "the safe action itself costs more than τ" in found.evidence
+
+
+def warm_room(rng, dearest, count=600):
+    """A problem whose a_0 costs 0.1 in a cold room, up to `dearest` in a warm one (τ = 0.5, σ = 0.1), and a log."""
+    problem = lazy(lambda s: StarActions([0.6, 0.6 * s], [[0.6, 0.6 * s - 0.1]]), states=None)
+    problem = replace(problem, baseline_cost=None)
+    rooms = rng.random(count)
+    costs = 0.1 + (dearest - 0.1) * rooms + 0.1 * rng.standard_normal(count)
+    return problem, [
+        Transition(0, room, np.array([0.6, 0.6 * room]), 0.5, cost)
+        for room, cost in zip(rooms.tolist(), costs.tolist(), strict=True)
+    ]
+
+
+def test_a_safe_action_that_costs_too_much_in_few_states_is_not_hidden_by_the_others():
+    """Over τ in the warmest quarter of the rooms by 1.2 σ at most, under it on average; no two rooms are the same."""
+    problem, log = warm_room(np.random.default_rng(0), 0.62)
+    found = problem.check(log)[KEEPS]
+    assert found.verdict == "fails" and "but more than τ where the costs before predict that" in found.evidence
+    assert "the mean cost is 0.132 under τ, but" in found.evidence
+    problem, log = warm_room(np.random.default_rng(0), 0.5)
+    assert problem.check(log)[KEEPS].verdict == "holds"
+
+
+def test_a_safe_action_just_at_the_threshold_is_seldom_taken_for_an_unsafe_one():
+    """The level is that of each log, whenever one looks: an exact binomial bound over 400 of them."""
+    rng, alarms = np.random.default_rng(1), 0
+    for _ in range(400):
+        costs = 0.5 + 0.1 * rng.standard_normal(120)
+        x = np.column_stack([np.full(120, 0.6), 0.6 * rng.random(120)])
+        problem = lazy(lambda s: StarActions([0.6, 0.0], [[0.0, 0.6]]))
+        log = as_log(problem, {"phi": x, "cost": costs})
+        alarms += foreseen_excess(problem, log, dict.fromkeys(range(120))) >= np.log(1.0 / 0.1)
+    assert alarms <= binom.ppf(0.999, 400, 0.1)
 
 
 def test_without_states_or_outcomes_of_it_nothing_is_known_about_the_safe_action():
