@@ -455,14 +455,17 @@ def test_a_safe_action_that_costs_too_much_in_few_states_is_not_hidden_by_the_ot
 
 
 def test_a_safe_action_just_at_the_threshold_is_seldom_taken_for_an_unsafe_one():
-    """The level is that of each log, whenever one looks: an exact binomial bound over 400 of them."""
+    """Dear actions with the same features come first, so that the forecast is wrong; then 100 outcomes of a_0.
+
+    The level is that of each log, whenever one looks: an exact binomial bound over 400 of them.
+    """
     rng, alarms = np.random.default_rng(1), 0
+    problem = lazy(lambda s: StarActions([0.6, 0.0], [[0.0, 0.6]]))
     for _ in range(400):
-        costs = 0.5 + 0.1 * rng.standard_normal(120)
+        costs = np.repeat([0.9, 0.5], [20, 100]) + 0.1 * rng.standard_normal(120)
         x = np.column_stack([np.full(120, 0.6), 0.6 * rng.random(120)])
-        problem = lazy(lambda s: StarActions([0.6, 0.0], [[0.0, 0.6]]))
         log = as_log(problem, {"phi": x, "cost": costs})
-        alarms += foreseen_excess(problem, log, dict.fromkeys(range(120))) >= np.log(1.0 / 0.1)
+        alarms += foreseen_excess(problem, log, dict.fromkeys(range(20, 120))) >= np.log(1.0 / 0.1)
     assert alarms <= binom.ppf(0.999, 400, 0.1)
 
 
