@@ -388,3 +388,11 @@ def test_settings_are_looked_at_before_anything_is_played_for_a_check():
     with pytest.raises(InputError, match="episodes must be"):
         learn(env, **VALVE, episodes=1.5, check=True)
     assert not env.played
+
+
+@pytest.mark.parametrize("wrong", [True, "0.5", b"1", [True], np.True_, np.array(["0.5"]), {}], ids=repr)
+@pytest.mark.parametrize("name", ["threshold", "noise", "misfit", "drift", "gamma_norm"])
+def test_what_could_be_read_as_a_number_is_not_taken_for_one(name, wrong):
+    """threshold=True was a τ of 1."""
+    with pytest.raises(InputError, match=f"{name} must be a number, or one per constraint, but is"):
+        run(Shop(), **changed(SHOP, **{name: wrong}))

@@ -44,6 +44,8 @@ def check_options(record: Any, limits: Mapping[str, Limit] | None = None) -> Non
 def per_constraint(name: str, value: Any, limit: Limit, record: Any) -> tuple[float, ...]:
     """One float per constraint, from a number or a sequence; `record.threshold`, checked first, says how many."""
     try:
+        if any(isinstance(one, bool | np.bool_ | str | bytes) for one in np.ravel(np.array(value, dtype=object))):
+            raise TypeError("True and '0.1' are no numbers, though they could be read as some")
         numbers = tuple(float(entry) for entry in np.atleast_1d(real_numbers(value, name)))
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a number, or one per constraint, but is {value!r}.") from error
