@@ -80,13 +80,17 @@ def test_learners_on_wrong_worlds_are_tripped(twin):
 
 
 def unsafe_runs(seeds, mean, level, count=300):
-    """Runs in which a_0 is found over τ; its mean cost is `mean` σ over τ, in states that follow the last noise."""
+    """Runs in which a_0 is found over τ; its mean cost is `mean` σ over τ, in states that follow the last noise.
+
+    So do the forecasts: one says 1 σ over τ, another what the last noise was, and both are wrong.
+    """
     found = 0
     for seed in seeds:
-        rng, plays, state = np.random.default_rng([seed, 6]), SafePlays.none(1), 0
+        rng, plays, state, noise = np.random.default_rng([seed, 6]), SafePlays.none(1), 0, 0.0
         for n in range(1, count + 1):
+            foreseen = np.array([[1.0], [noise]])
             noise = rng.standard_normal()
-            plays.add(np.array([mean + noise]), state)
+            plays.add(np.array([mean + noise]), foreseen, state)
             state = int(rng.integers(3)) + 3 * (noise > 0.0)
             if n % 5 == 0 and plays.evidence()[0] >= -np.log(level):
                 found += 1

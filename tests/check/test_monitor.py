@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from check.cases import feed, linear, outcomes
-from tether.check.monitor import SAFE_SHARE, SCALES, SHARES, Alarm, Monitor, excess_evidence, loss_evidence
+from tether.check.monitor import (
+    REACH_SHARE,
+    SAFE_SHARE,
+    SCALES,
+    SHARES,
+    Alarm,
+    Monitor,
+    SafePlays,
+    Sums,
+    excess_evidence,
+    loss_evidence,
+)
 from tether.errors import InputError, StateFileError
 from worlds import simplex_problem
 
@@ -43,6 +54,48 @@ def test_each_failure_is_found_soon_and_named(test, latest, cost, noise):
 def moving(rate):
     """Costs ⟨γ + t·rate·e_1, x⟩."""
     return lambda g, x, t: g @ x + rate * t * x[1]
+
+
+@pytest.mark.parametrize(("size", "share", "latest"), [(10.0, 0.01, 700), (20.0, 0.002, 1000)])
+def test_rare_large_noise_is_found_though_its_variance_is_below_that_of_sigma(size, share, latest):
+    """±10 σ in 1 % of the outcomes and ±20 σ in 0.2 % are σ² and 0.8 σ² on average; there is no other noise."""
+    for seed in range(4):
+        rng, monitor = np.random.default_rng(seed), Monitor(simplex_problem())
+        jumps = 0.1 * size * rng.choice([-1.0, 0.0, 1.0], size=latest, p=[share / 2, 1 - share, share / 2])
+        found = feed(monitor, outcomes(seed, latest, lambda g, x, t, jumps=jumps: g @ x + jumps[t], noise=0.0))
+        assert found is not None and found > np.flatnonzero(jumps)[0]
+        assert monitor.alarm.test == "noise" and "σ beyond what they predict" in monitor.alarm.message
+
+
+def test_a_direction_that_nobody_has_seen_is_not_taken_for_large_noise():
+    """No noise at all, ‖γ*‖ = B = 20 σ: the first costs of a new direction lie 20 σ from the estimate, as they may."""
+    monitor = Monitor(simplex_problem(gamma_norm=2.0))
+    for t in range(200):
+        x = np.eye(4)[t // 50]
+        monitor.observe(0, x, np.array([2.0 * x[3]]))
+    assert monitor.alarm is None and monitor._sums[0].far[1, 0] == 0.0
+
+
+def test_stakes_on_large_noise_by_hand():
+    """x = (0.6, 0), predicted 3 ± (2·0.3 + 0.2 + 0.1·|7 − 5|): a cost of 9 lies 5 beyond, one of 2.1 does not."""
+    sums = Sums.empty(2, 1, 3)
+    sums.stake(np.array([0.6, 0.0]), np.array([1e9]), 7.0, np.zeros(1), np.zeros(1))
+    assert not sums.far.any()  # nothing is predicted yet
+    sums.fitted, sums.length, sums.inverse = np.array([[1.0, 0.0]]), np.array([[5.0]]), np.diag([0.25, 1.0])
+    sums.reach = np.array([2.0, 5.0])
+    won = 0.0
+    for cost, beyond in ((9.0, 5.0), (2.1, 0.0)):
+        sums.stake(np.array([0.6, 0.0]), np.array([cost]), 7.0, np.array([0.2]), np.array([0.1]))
+        won += np.log(0.99 + 0.01 * np.sqrt(0.2) * np.exp(0.4 * beyond**2))
+        assert sums.far[:, 0] == pytest.approx([won, 5.0])
+
+
+def test_a_declared_misfit_is_not_taken_for_large_noise():
+    """A cost misses the linear model by ε = 10 σ at times."""
+    missed = np.resize([0.0, 0.0, 0.0, 1.0], 400)
+    monitor = Monitor(simplex_problem(misfit=1.0))
+    assert feed(monitor, outcomes(0, 400, lambda g, x, t: g @ x + missed[t])) is None
+    assert monitor._sums[0].far[1, 0] == 0.0
 
 
 def test_a_declared_drift_raises_no_alarm_and_a_faster_one_does():
@@ -124,7 +177,7 @@ def test_the_level_is_divided_among_steps_and_constraints():
         np.log(3 / 0.05)
     )
     assert Monitor(both).level == both.confidence
-    assert sum(SHARES.values()) + SAFE_SHARE == pytest.approx(1.0)
+    assert sum(SHARES.values()) + REACH_SHARE + SAFE_SHARE == pytest.approx(1.0)
 
 
 def test_steps_are_tested_apart_unless_pooled():
@@ -188,6 +241,16 @@ def test_costs_that_get_lost_because_they_are_high_raise_the_alarm(by_chance):
             monitor.observe(0, x, None if lost else z)
         assert (monitor.alarm is None) == by_chance
         assert by_chance or (monitor.alarm.test == "loss" and "dearer one in" in str(monitor.alarm))
+
+
+@pytest.mark.parametrize("lost", ["at-random", "worst-case"])
+def test_an_alarm_says_that_losses_may_be_behind_it_where_bounds_allow_for_them(lost):
+    """Every third cost gets lost, and the noise is 0.4 where 0.1 is declared."""
+    monitor = Monitor(simplex_problem(lost=lost, cost_range=(-3.0, 3.0)))
+    for t, (x, z) in enumerate(outcomes(0, 150, linear, noise=0.4)):
+        monitor.observe(0, x, None if t % 3 == 0 else z)
+    assert monitor.alarm.test == "noise"
+    assert ("Or costs get lost by their size" in monitor.alarm.message) == (lost == "worst-case")
 
 
 def test_features_are_measured_in_units_of_their_declared_norm():
@@ -358,6 +421,43 @@ def test_one_group_of_states_where_the_safe_action_is_unsafe_is_found_among_many
     assert "in one group of states" in str(monitor.alarm)
 
 
+def warm_rooms(monitor, slope, episodes):
+    """a_0 costs `slope(h)` more in a warm room than in a cold one, 0.3 on average; no two rooms are the same."""
+    rng = np.random.default_rng(2)
+    for _ in range(episodes):
+        for step in range(int(monitor.problem.horizon)):
+            warmth = rng.random()
+            cost = 0.3 + slope(step) * (warmth - 0.5) + 0.1 * rng.standard_normal()
+            x = np.array([0.6, 0.6 * warmth, 0.0, 0.0])
+            monitor.observe(step, x, np.array([cost]), 0.0, float(warmth), True)
+    return monitor.alarm
+
+
+@pytest.mark.parametrize(
+    ("horizon", "slope", "episodes"),
+    [(1, lambda h: 0.64, 400), (2, lambda h: 0.64 * (-1) ** h, 400), (100, lambda h: 0.64, 5)],
+    ids=["one step", "steps that differ", "too few outcomes of each step"],
+)
+def test_few_of_many_states_in_which_the_safe_action_is_unsafe_are_foreseen(horizon, slope, episodes):
+    """τ = 0.5, σ = 0.1: over τ in a fifth of the rooms by at most 1.2 σ, under it by 2 σ on average."""
+    problem = simplex_problem(horizon=horizon, threshold=0.5, baseline_cost=None)
+    alarm = warm_rooms(Monitor(problem), slope, episodes)
+    assert (
+        alarm is not None and alarm.test == "safe" and "by what the costs before predict, in some of " in alarm.message
+    )
+    assert warm_rooms(Monitor(problem), lambda h: 0.4, episodes) is None
+
+
+def test_stakes_are_on_foreseen_excess_alone_and_are_paid_for():
+    """λ = 0, 1 and, cut, 3; each adds λx − ½λ²."""
+    plays = SafePlays.none(3)
+    foreseen = np.array([[-2.0, 1.0, 9.0], [-2.0, -2.0, 1.0]])
+    plays.add(np.array([0.5, 0.5, 0.5]), foreseen, None)
+    assert plays.won.tolist() == [[0.0, 0.0, -3.0], [0.0, 0.0, 0.0]]
+    plays.add(np.array([2.0, 2.0, 2.0]), foreseen, None)
+    assert plays.won.tolist() == [[0.0, 1.5, -1.5], [0.0, 0.0, 1.5]]
+
+
 def test_an_unsafe_safe_action_replaces_any_other_alarm():
     """After another alarm only a_0 is played; if that is unsafe, too, it is what must be said."""
     monitor = Monitor(simplex_problem(threshold=0.5, baseline_cost=None))
@@ -370,11 +470,11 @@ def test_an_unsafe_safe_action_replaces_any_other_alarm():
 
 
 def test_a_restored_monitor_remembers_the_outcomes_of_the_safe_action():
-    problem = simplex_problem(threshold=0.5, baseline_cost=None)
+    problem = simplex_problem(horizon=2, threshold=0.5, baseline_cost=None)
     one, other = Monitor(problem), Monitor(problem)
     for half in (0, 1):
         assert safe_plays(one, 0.52, 20, seed=half) is None and safe_plays(other, 0.52, 20, seed=half) is None
         other = Monitor.from_json(problem, other.to_json())
-    assert one.evidence() == other.evidence()
+    assert one.evidence() == other.evidence() and one.to_json() == other.to_json()
     with pytest.raises(StateFileError, match="another problem"):
         Monitor.from_json(simplex_problem(threshold=0.6, baseline_cost=None), one.to_json())

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from check.cases import linear, outcomes
 from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
-from tether.check.logs import as_log
-from tether.check.problem_check import SHARE, SafePlay, foreseen_excess, survey
+from tether.check.problem_check import SHARE, SafePlay, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
 from worlds import many_actions, simplex_problem, small_world, two_arm_problem, two_constraints
@@ -448,25 +446,10 @@ def test_a_safe_action_that_costs_too_much_in_few_states_is_not_hidden_by_the_ot
     """Over τ in the warmest quarter of the rooms by 1.2 σ at most, under it on average; no two rooms are the same."""
     problem, log = warm_room(np.random.default_rng(0), 0.62)
     found = problem.check(log)[KEEPS]
-    assert found.verdict == "fails" and "but more than τ where the costs before predict that" in found.evidence
-    assert "the mean cost is 0.132 under τ, but" in found.evidence
+    assert found.verdict == "fails" and "what the costs before predict" in found.evidence
+    assert "the mean cost is 0.132 under τ; after " in found.evidence
     problem, log = warm_room(np.random.default_rng(0), 0.5)
     assert problem.check(log)[KEEPS].verdict == "holds"
-
-
-def test_a_safe_action_just_at_the_threshold_is_seldom_taken_for_an_unsafe_one():
-    """Dear actions with the same features come first, so that the forecast is wrong; then 100 outcomes of a_0.
-
-    The level is that of each log, whenever one looks: an exact binomial bound over 400 of them.
-    """
-    rng, alarms = np.random.default_rng(1), 0
-    problem = lazy(lambda s: StarActions([0.6, 0.0], [[0.0, 0.6]]))
-    for _ in range(400):
-        costs = np.repeat([0.9, 0.5], [20, 100]) + 0.1 * rng.standard_normal(120)
-        x = np.column_stack([np.full(120, 0.6), 0.6 * rng.random(120)])
-        log = as_log(problem, {"phi": x, "cost": costs})
-        alarms += foreseen_excess(problem, log, dict.fromkeys(range(20, 120))) >= np.log(1.0 / 0.1)
-    assert alarms <= binom.ppf(0.999, 400, 0.1)
 
 
 def test_without_states_or_outcomes_of_it_nothing_is_known_about_the_safe_action():

@@ -1,4 +1,4 @@
-"""A log of edition 3 (`edition3.jsonl.gz`, written by the code of that edition) becomes data of a new one.
+"""A log of edition 3 or 4 (`edition3.jsonl.gz`, …, written by the code of that edition) becomes data of a new one.
 
 It holds 24 decisions, `old-000` to `old-023`, and three imported rows, and ends stopped. The outcomes came in this
 order: 12 to 23, 0 to 9, 11; the outcome of `old-010` never came; that of `old-005` has no cost.
@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tether import Advisor, Problem
+from tether import Advisor, Problem, SlucbConfig
 from tether.cli import app
 from tether.errors import InputError
 from tether.live.log import open_store
-from tether.live.log.chain import entry_of, verify_store
+from tether.live.log.chain import Draft, entry_of, verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.log.sqlite import SqliteStore
 from tether.live.migrate import migrate
+from tether.live.policy import Guards
 from worlds import world_and_streams
 
 WORLD = world_and_streams(3, horizon=1)[0]
@@ -30,10 +31,16 @@ def problem():
     return WORLD.problem
 
 
+@pytest.fixture(params=[3, 4])
+def edition(request):
+    return request.param
+
+
 @pytest.fixture
-def old(tmp_path):
+def old(edition, tmp_path):
     """The path of the old log, as a database."""
-    first, *lines = gzip.decompress((Path(__file__).parent / "edition3.jsonl.gz").read_bytes()).splitlines()
+    packed = Path(__file__).parent / f"edition{edition}.jsonl.gz"
+    first, *lines = gzip.decompress(packed.read_bytes()).splitlines()
     store = SqliteStore(tmp_path / "old.db", identity=json.loads(first)["log"])
     entries = [entry_of(json.loads(line)) for line in lines]
     store._write(lambda connection: store._insert(connection, entries))
@@ -49,13 +56,15 @@ def outcomes(store):
     return {entry.body["decision_id"]: entry.body for entry in store.read() if entry.kind == "outcome"}
 
 
-def test_only_a_prefix_in_the_order_of_decisions_counts(old, tmp_path):
+def test_only_a_prefix_in_the_order_of_decisions_counts(edition, old, tmp_path):
     with pytest.raises(InputError, match="another version of Tether"):
         Advisor(problem(), old)
     done = migrate(opened(old), tmp_path / "new.db", problem())
-    assert (done.edition, done.decisions, done.used, done.imported, done.stopped) == (3, 24, 10, 3, True)
+    assert (done.edition, done.decisions, done.used, done.imported, done.stopped) == (edition, 24, 10, 3, True)
     assert "Decision old-010 has no outcome: 13 outcomes of later decisions were left out" in " ".join(done.notes)
-    assert any("misfit" in note and "taken from the problem as it is now" in note for note in done.notes)
+    told = "The old log counted outcomes in the order in which they came", "taken from the problem as it is now"
+    for words in told:
+        assert any(words in note for note in done.notes) == (edition == 3)
     new = Advisor(problem(), tmp_path / "new.db", refresh=None)
     seen = outcomes(opened(old))
     x = [entry.body["rows"] for entry in opened(old).read() if entry.kind == "warm-start"]
@@ -70,7 +79,7 @@ def test_only_a_prefix_in_the_order_of_decisions_counts(old, tmp_path):
     assert new.decide(0).is_baseline
     source = [entry.body["source"] for entry in new.store.read() if entry.kind == "warm-start"][-1]
     head = opened(old).head()
-    assert source == f"migration of {opened(old).identity()}, edition 3, up to {head.seq}:{head.hash}"
+    assert source == f"migration of {opened(old).identity()}, edition {edition}, up to {head.seq}:{head.hash}"
     assert verify_store(opened(old)).fault is None and verify_store(new.store).fault is None
 
 
@@ -87,6 +96,16 @@ def test_a_second_migration_adds_nothing(old, tmp_path):
     assert Advisor(problem(), tmp_path / "new.db").status().data_version == 3 + 10
     kinds = [entry.kind for entry in opened(tmp_path / "new.db").read()]
     assert kinds == ["configured", "warm-start", "warm-start", "stopped"]
+
+
+def test_the_new_log_has_the_options_of_the_old_one(tmp_path):
+    now, before = MemoryStore(), MemoryStore()
+    Advisor(problem(), now, config=SlucbConfig(pooled=True), guards=Guards(lost_after=60.0))
+    before.append([Draft("configured", now.read()[0].body | {"edition": 4})])
+    migrate(before, tmp_path / "new.db", problem())
+    told, kept = now.read()[0].body, opened(tmp_path / "new.db").read()[0].body
+    assert (kept["config"], kept["guards"]) == (told["config"], told["guards"])
+    assert kept["config"]["pooled"] and kept["guards"]["lost_after"] == 60.0
 
 
 def test_another_problem_and_other_editions_are_refused(old, tmp_path):

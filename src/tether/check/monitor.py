@@ -36,6 +36,9 @@ SCALES: Array = 10.0 ** np.arange(-6.0, 3.0, 2.0)
 TEMPERS: Array = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97])
 """s in E exp(sε²/2σ²) <= (1−s)^{-1/2}."""
 
+RARE, STEEP = 0.01, 0.8
+"""w and s of the stakes on rare large noise: a hundredth is staked on each outcome, at exp(sε²/2σ²)."""
+
 PRICES: Array = 10.0 ** np.arange(-5.0, 7.0, 0.5)
 """Multipliers μ of ‖γ‖² <= B²: by duality each gives a lower bound, so that a grid is as valid as the best one."""
 
@@ -248,41 +251,81 @@ class Saved:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]  # type: ignore[arg-type]
 
 
+LARGEST_STAKE = 3.0
+"""λ at most, in units of 1/σ: a larger excess is found soon enough, and a wrong forecast costs no more."""
+
+
 @dataclass
 class SafePlays(Saved):
-    """Outcomes of the safe action, all together and in groups of states: how many, and Σ(z − τ)/σ.
+    """Outcomes of the safe action: how many, Σ(z − τ)/σ, and what stakes on them by forecasts have won.
 
     That a_0 costs at most τ is claimed of every step and state, so one test may pool them all: Σ is then the sum of
-    terms of mean at most 0. Half the weight is on the sum over all, half on groups of states, where one may be worse.
+    terms of mean at most 0. A third of the weight is on the sum over all, a third on groups of states, where one may be
+    worse. Where no two states are the same, both hide the few in which a_0 costs too much behind the many in which it
+    costs little. So the last third is on stakes: with λ = (⟨γ̂, φ_0⟩ − τ)/σ within [0, 3], known before z, the product
+    of exp(λx − ½λ²), x = (z − τ)/σ, is a supermartingale while the mean of x is at most 0, linear or not.
     """
 
     counts: Array  # n, over all and per group (1 + 16,)
     excess: Array  # Σ(z − τ)/σ (M, 1 + 16)
+    won: Array  # Σ(λx − ½λ²), λ by γ̂ of the step, and by γ̂ of all steps together (2, M)
 
     @classmethod
     def none(cls, constraints: int) -> Self:
         """Nothing seen yet."""
-        return cls(np.zeros(1 + BUCKETS), np.zeros((constraints, 1 + BUCKETS)))
+        return cls(np.zeros(1 + BUCKETS), np.zeros((constraints, 1 + BUCKETS)), np.zeros((2, constraints)))
 
-    def add(self, excess: Array, key: StateKey | None) -> None:
-        """One outcome: (z − τ)/σ (M,), and the state's key if it is known."""
+    def add(self, excess: Array, foreseen: Array, key: StateKey | None) -> None:
+        """One outcome: (z − τ)/σ (M,), the same by each forecast (2, M), and the state's key if it is known."""
         for place in (0, 1 + group_of(key)) if key is not None else (0,):
             self.counts[place] += 1.0
             self.excess[:, place] += excess
+        stake = np.minimum(np.maximum(foreseen, 0.0), LARGEST_STAKE)
+        self.won += stake * excess - 0.5 * stake**2
 
     def evidence(self) -> Array:
         """log e-value that a_0 costs more than τ, (M,)."""
         each = excess_evidence(self.excess, self.counts)
-        both: Array = np.logaddexp(each[:, 0], log_mean(each[:, 1:])) - log(2.0)
-        return both
+        staked = np.logaddexp(self.won[0], self.won[1]) - log(2.0)
+        total: Array = np.logaddexp(np.logaddexp(each[:, 0], log_mean(each[:, 1:])), staked) - log(3.0)
+        return total
 
     def where(self, constraint: int) -> str:
         """The strongest evidence in words: by how many σ, over how many outcomes."""
-        place = int(excess_evidence(self.excess[constraint], self.counts).argmax())
+        each = excess_evidence(self.excess[constraint], self.counts)
+        place = int(each.argmax())
+        if self.won[:, constraint].max() > each[place]:
+            return f"what the costs before predict, in some of {self.counts[0]:.0f} outcomes of it"
         mean = self.excess[constraint, place] / self.counts[place]
         return f"{mean:.3g} σ on average over {self.counts[place]:.0f} outcomes of it" + (
             " in one group of states" if place else ""
         )
+
+
+@dataclass
+class Forecast(Saved):
+    """γ̂ by least squares over the outcomes of all steps so far, in units of σ, renewed now and then."""
+
+    counts: Array  # n, and the n at which to renew it (2,)
+    gram: Array  # Σxxᵀ (d, d)
+    moment: Array  # Σzx (M, d)
+    gamma: Array  # γ̂ (M, d)
+
+    @classmethod
+    def none(cls, dimension: int, constraints: int) -> Self:
+        """Nothing seen yet."""
+        shapes = (dimension, dimension), (constraints, dimension), (constraints, dimension)
+        return cls(np.array([0.0, LOOK_EVERY]), *(np.zeros(shape) for shape in shapes))
+
+    def add(self, x: Array, z: Array) -> None:
+        """One outcome: a feature (d,) and its costs over σ (M,)."""
+        self.gram += x[:, None] * x
+        self.moment += z[:, None] * x
+        self.counts[0] += 1.0
+        if self.counts[0] >= self.counts[1] and np.isfinite(self.moment).all():
+            estimate = np.linalg.solve(self.gram + EARLY * np.eye(len(x)), self.moment.T).T
+            self.gamma = np.ascontiguousarray(estimate, dtype=np.float64)
+            self.counts[1] = self.counts[0] + LOOK_EVERY + self.counts[0] // LOOK_SHARE
 
 
 def group_of(key: StateKey) -> int:
@@ -308,8 +351,12 @@ class Sums(Saved):
     plain_cross: Array  # Σ q xᵀ (p, d)
     known: Array  # P, as of the last look (p, d)
     fitted: Array  # direction of the last ridge estimate, as of the last look (C, d)
+    length: Array  # of that estimate (C, 1)
+    inverse: Array  # of V + ℓI as of then (d, d)
+    reach: Array  # how far off the estimate may be in the norm of V + ℓI (0: no look yet), and mean time (C + 1,)
     mark_gram: Array  # `gram` as it was after 16·2^k observations, the latest last (6, d+1, d+1)
     mark_moment: Array  # (6, C, d+1)
+    far: Array  # what stakes on rare large noise have won, as a log, and the farthest that a cost lay off (2, C)
     losses: Array  # pairs of which the dearer, and of which the cheaper decision lost its cost (C, 2)
     neighbour: Array  # the first of the next pair: its predicted costs, 1 if it was lost, 1 if there is one (C + 2,)
     times: Array  # mean m of the decisions' numbers, Σ(number − m)², and how often the sums began anew (3,)
@@ -318,9 +365,10 @@ class Sums(Saved):
     def empty(cls, dimension: int, columns: int, extras: int) -> Self:
         """Nothing seen yet."""
         d, c, p = dimension, columns, extras
-        shapes = ((3,), (d + 1, d + 1), (c, d + 1), (c,), (p,), (p, d), (c, p), (p, d), (p, d), (c, d))
+        seen = (3,), (d + 1, d + 1), (c, d + 1), (c,), (p,), (p, d), (c, p), (p, d)
+        looked = (p, d), (c, d), (c, 1), (d, d), (c + 1,)
         marks = (MARKS, d + 1, d + 1), (MARKS, c, d + 1)
-        sums = cls(*(np.zeros(shape) for shape in (*shapes, *marks, (c, 2), (c + 2,), (3,))))
+        sums = cls(*(np.zeros(shape) for shape in (*seen, *looked, *marks, (2, c), (c, 2), (c + 2,), (3,))))
         sums.counts[1] = LOOK_EVERY + d // 4
         return sums
 
@@ -355,6 +403,17 @@ class Sums(Saved):
             self.mark_moment = np.concatenate((self.mark_moment[1:], self.moment[None]))
             self.counts[2] += 1.0
 
+    def stake(self, x: Array, z: Array, at: float, misfit: Array, drift: Array) -> None:
+        """Before an observation is added: how far beyond what the estimate can be off by it lies, and what a stake of
+        1 − w + w√(1−s) exp(sε²/2) on that wins, for which no σ-sub-Gaussian noise gives more than 1 on average."""
+        if self.reach[0] == 0.0:
+            return
+        width = self.reach[:-1] * sqrt(x @ self.inverse @ x) + misfit + drift * abs(at - self.reach[-1])
+        beyond = np.maximum(np.abs(z - self.length[:, 0] * (self.fitted @ x)) - width, 0.0)
+        won = log(RARE * sqrt(1.0 - STEEP)) + 0.5 * STEEP * beyond * beyond
+        self.far[0] += np.logaddexp(log(1.0 - RARE), won)
+        self.far[1] = np.maximum(self.far[1], beyond)
+
     def close(self, x: Array, lost: bool) -> None:
         """A decision has its cost, or has lost it; every second one is compared with the one before."""
         predicted, before = self.fitted @ x, self.neighbour[:-2]
@@ -372,12 +431,20 @@ class Sums(Saved):
         """Whether it is time to look at the evidence."""
         return bool(self.counts[0] >= self.counts[1])
 
-    def looked(self, spectrum: Spectrum) -> None:
-        """After a look: the time of the next one, and what it taught about P and about the columns' direction."""
+    def looked(self, spectrum: Spectrum, limit: float) -> None:
+        """After a look: the time of the next one, and what it taught about P and about the columns' γ.
+
+        ‖γ̂ − γ*‖ <= √(log det(I + V/ℓ) + 2 log(1/δ)) + √ℓ B in the norm of V + ℓI, at all times with probability 1 − δ.
+        """
         shrunk = spectrum.values + EARLY
+        self.inverse = (spectrum.axes / shrunk) @ spectrum.axes.T
+        price = float(np.log1p(spectrum.values / EARLY).sum())
+        reach = sqrt(price + 2.0 * (limit - log(REACH_SHARE))) + sqrt(EARLY) * spectrum.bound + spectrum.bias
+        self.reach = np.append(reach * (1.0 + 1e-6), self.times[0])
         self.known = ((self.plain_cross @ spectrum.axes) / shrunk) @ spectrum.axes.T
         estimate = (spectrum.moment / shrunk) @ spectrum.axes.T
-        self.fitted = estimate / np.maximum(np.linalg.norm(estimate, axis=1, keepdims=True), 1e-300)
+        self.length = np.maximum(np.linalg.norm(estimate, axis=1, keepdims=True), 1e-300)
+        self.fitted = estimate / self.length
         pause = LOOK_EVERY + len(shrunk) // 4 + self.count // LOOK_SHARE
         self.counts[1] = self.counts[0] + pause
 
@@ -391,9 +458,12 @@ class Sums(Saved):
 
 # The monitor itself.
 
-FORMAT = "tether-monitor-3"
-SHARES = {"noise": 0.2, "norm": 0.1, "shape": 0.35, "drift": 0.25, "loss": 0.05}
+FORMAT = "tether-monitor-4"
+SHARES = {"noise": 0.19, "norm": 0.1, "shape": 0.35, "drift": 0.25, "loss": 0.05}
 """How the level is divided among the tests of each step."""
+
+REACH_SHARE = 0.01
+"""Of it, for how far off the estimate may be that rare large noise is measured from."""
 
 SAFE_SHARE = 0.05
 """What is left of it for the one test of the safe action's own cost."""
@@ -405,8 +475,8 @@ LARGEST = 1e300
 """Stands for evidence that is not finite: JSON has no infinity."""
 
 MESSAGES = {
-    "noise": "the costs scatter more around every linear model than the declared σ allows. Raise noise σ, or find what "
-    "the features leave out",
+    "noise": "the costs scatter more around every linear model than the declared σ allows{far}. Raise noise σ, or find "
+    "what the features leave out",
     "norm": "no γ with ‖γ‖ <= B explains the costs. Raise gamma_norm B",
     "shape": "the costs also depend on {extra}, which the features leave out. Add a feature for it",
     "drift": "the costs of the same features have changed since {since}. Start anew with reset(why), or make what "
@@ -418,6 +488,12 @@ MESSAGES = {
     "way out",
     "numbers": "the sums behind the tests are no longer finite. Look for absurd costs",
 }
+
+BIASED = (
+    ". Or costs get lost by their size, which the bounds allow for and this test does not: of two neighbouring "
+    "decisions of which one lost its cost, it was the dearer one in {lost}"
+)
+"""Ends any test's message where `lost="worst-case"`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +563,8 @@ class Monitor:
             drift.append(0.0)
         self._noise: Array = np.array(noise)
         self._bound: Array = np.array(norm) * problem.feature_norm / self._noise
+        self._tau: Array = np.array(problem.threshold) / self._noise[: problem.constraints]
+        self._unlimited = ~np.isfinite(self._tau)
         self._misfit: Array = np.array(misfit) / self._noise
         self._drift: Array = np.array(drift) * problem.feature_norm * (1.0 + 1e-6) / self._noise
         self._extras = Alternatives(problem.dimension, len(noise))
@@ -499,6 +577,7 @@ class Monitor:
         sizes = (self.problem.dimension, len(self._noise), self._extras.count)
         self._sums = [Sums.empty(*sizes) for _ in range(stages)]
         self._safe = SafePlays.none(self.problem.constraints)
+        self._forecast = Forecast.none(self.problem.dimension, self.problem.constraints)
         self.alarm: Alarm | None = None
         self.warning: Alarm | None = None
 
@@ -545,9 +624,12 @@ class Monitor:
             raise InputError(f"feature {x.shape}, cost {z.shape} and reward must be finite, of shapes {wanted}.")
         if not 0 <= step < self.problem.horizon:
             raise InputError(f"step must lie in 0..{self.problem.horizon - 1}, but is {step!r}.")
-        sums = self._sums[0 if self.pooled else int(step)]
-        if is_baseline:
-            self._look_at_safe_action(z, state)
+        sums, x = self._sums[0 if self.pooled else int(step)], x / self.problem.feature_norm
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm
+            if is_baseline:
+                self._look_at_safe_action(sums, x, z, state)
+            if len(self._sums) > 1:
+                self._forecast.add(x, z / self._noise[: len(z)])
         if at is None:
             at = float(sums.count * len(self._sums))
             if self._drift.any() and self.problem.drift_per == "second":
@@ -556,9 +638,9 @@ class Monitor:
             return
         if self.reward_noise is not None:
             z = np.append(z, reward)
-        x = x / self.problem.feature_norm
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm at the next look
             sums.close(x, lost=False)
+            sums.stake(x, z / self._noise, at, self._misfit, self._drift)
             sums.add(x, self._extras.of(x, sums.fitted, state), z / self._noise, at)
             if sums.is_due:
                 self._look(sums)
@@ -605,10 +687,12 @@ class Monitor:
                 continue
             test = list(SHARES)[int(tables[:, column].argmax())]
             message = MESSAGES[test].format(**{name: words[column] for name, words in details.items()})
+            if self.problem.lost == "worst-case" and sums.losses[column].any():
+                message += BIASED.format(lost=details["lost"][column])
             constraint = column if column < self.problem.constraints else -1
             evidence = total if total < LARGEST else LARGEST  # NaN too: what cannot be computed does not reassure
             self._note(Alarm(test, message, evidence, limit, sums.count, constraint))
-        sums.looked(spectrum)
+        sums.looked(spectrum, limit)
 
     def _look_at_losses(self, sums: Sums) -> None:
         """After a loss, as pairs are cheap to count: there may be nothing else to look at."""
@@ -619,10 +703,14 @@ class Monitor:
                     message = MESSAGES["loss"].format(lost=self._lost_words(sums, column))
                     self._note(Alarm("loss", message, float(evidence[column]), limit, sums.count, column))
 
-    def _look_at_safe_action(self, cost: Array, state: StateKey | None) -> None:
+    def _look_at_safe_action(self, sums: Sums, x: Array, cost: Array, state: StateKey | None) -> None:
         """Count an outcome of a_0, and compare the evidence that it costs more than τ with its limit."""
-        tau, count = np.array(self.problem.threshold), self.problem.constraints
-        self._safe.add(np.where(np.isfinite(tau), cost - tau, 0.0) / self._noise[:count], state)
+        count = len(cost)
+        own = sums.length[:count, 0] * (sums.fitted[:count] @ x)
+        foreseen = own, self._forecast.gamma @ x if len(self._sums) > 1 else own
+        excess = np.array((cost / self._noise[:count], *foreseen)) - self._tau
+        excess[:, self._unlimited] = 0.0
+        self._safe.add(excess[0], excess[1:], state)
         evidence = self._safe.evidence() + log(SAFE_SHARE)
         for column in map(int, np.flatnonzero(~(evidence < self.safe_limit))):
             message, plays = MESSAGES["safe"].format(where=self._safe.where(column)), int(self._safe.counts[0])
@@ -665,10 +753,12 @@ class Monitor:
             since = [f"observation {FIRST_MARK * 2 ** marks[int(k)]} of this step" for k in when.argmax(axis=1)]
         extra = [self._words[int(best)] for best in shape.argmax(axis=1)]
         noise, norm = log_mean(noise_evidence(spectrum, sums.count)), log_mean(norm_evidence(spectrum))
+        far = [f": one lay {beyond:.3g} σ beyond what they predict" if beyond > 3.0 else "" for beyond in sums.far[1]]
+        noise = np.logaddexp(noise, sums.far[0]) - log(2.0)
         lost = [self._lost_words(sums, column) for column in range(len(each))]
         rows = [noise, norm, log_mean(shape), drift, self._loss(sums)]
         shares = np.log(list(SHARES.values()))
-        return np.array(rows) + shares[:, None], spectrum, {"extra": extra, "since": since, "lost": lost}
+        return np.array(rows) + shares[:, None], spectrum, {"extra": extra, "since": since, "lost": lost, "far": far}
 
     def _loss(self, sums: Sums) -> Array:
         """The evidence on losses (C,), where they are said to be a matter of chance. Lost rewards threaten nothing."""
@@ -684,6 +774,7 @@ class Monitor:
             "problem": self._fingerprint(),
             "sums": [sums.to_json() for sums in self._sums],
             "safe": self._safe.to_json(),
+            "forecast": self._forecast.to_json(),
             "alarm": asdict(self.alarm) if self.alarm else None,
             "warning": asdict(self.warning) if self.warning else None,
             "resets": list(self.resets),
@@ -703,6 +794,7 @@ class Monitor:
             for sums, entry in zip(monitor._sums, saved["sums"], strict=True):
                 sums.take_json(entry)
             monitor._safe.take_json(saved["safe"])
+            monitor._forecast.take_json(saved["forecast"])
             monitor.alarm = Alarm(**saved["alarm"]) if saved["alarm"] else None
             monitor.warning = Alarm(**saved["warning"]) if saved["warning"] else None
             monitor.resets = [str(why) for why in saved["resets"]]

@@ -12,7 +12,7 @@ import numpy as np
 from tether.check.estimates import estimates
 from tether.check.later import later_effects
 from tether.check.logs import Log, as_log
-from tether.check.monitor import EARLY, FIRST_MARK, LOOK_EVERY, LOOK_SHARE, MESSAGES, SCALES, Monitor, log_mean
+from tether.check.monitor import FIRST_MARK, MESSAGES, SCALES, Monitor, log_mean
 from tether.check.report import Finding, Report, judged, unknown
 from tether.errors import InputError, TetherError
 from tether.kernels.bound import examine, fit_costs, limit_lengths
@@ -495,7 +495,7 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
             "log or play more; pooled=True (--pooled) takes all steps together, if costs do not depend on the step"
         )
         return unknown(name, f"no step has more than {FIRST_MARK} outcomes, too few to tell early from late", way_out)
-    words = {"extra": "something", "since": "an earlier observation", "lost": "most"}
+    words = {"extra": "something", "since": "an earlier observation", "lost": "most", "far": ""}
     what, way_out = MESSAGES[test].format(**words).split(". ")
     evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
     if test == "loss":
@@ -563,10 +563,6 @@ def safe_plays(problem: Problem, log: Log) -> dict[int, KnownState]:
     return found
 
 
-LARGEST_STAKE = 3.0
-"""λ at most, in units of 1/σ: a larger excess is found soon enough, and a wrong forecast costs no more."""
-
-
 def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Finding:
     """Whether a_0, where it was played, costs at most τ: tested whether or not its cost was declared."""
     name, why, way_out = TESTS["safe"]
@@ -580,63 +576,9 @@ def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Fin
     if alarm is not None and alarm.test == "safe":  # later outcomes under τ do not take it back
         evidence = alarm.evidence
         text += f"; after {alarm.observations} of them: {alarm.message.partition('. ')[0]}"
-    foreseen, own = foreseen_excess(monitor.problem, log, safe), ln(monitor.problem.constraints / monitor.level)
-    if evidence < limit and foreseen >= own:
-        text += ", but more than τ where the costs before predict that"
-        evidence, limit = foreseen, own
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
     way_out = "name a safer action, or raise τ; effects that come steps later: docs/later-effects.md"
     return judged(name, evidence < limit, f"{text} ({numbers})", way_out)
-
-
-@dataclass
-class Forecast:
-    """γ̂ by least squares over the costs so far, in units of σ (M, d), renewed now and then as the monitor's."""
-
-    gram: Array  # λI + Σxxᵀ (d, d)
-    moment: Array  # Σzx (M, d)
-    gamma: Array  # γ̂ (M, d)
-    count: int = 0
-    due: int = LOOK_EVERY
-
-    def add(self, x: Array, z: Array) -> None:
-        """One outcome: a feature (d,) and its costs over σ (M,)."""
-        self.gram += np.outer(x, x)
-        self.moment += np.outer(z, x)
-        self.count += 1
-        if self.count >= self.due:
-            self.gamma = np.asarray(np.linalg.solve(self.gram, self.moment.T).T, dtype=np.float64)
-            self.due = self.count + LOOK_EVERY + self.count // LOOK_SHARE
-
-
-def foreseen_excess(problem: Problem, log: Log, safe: dict[int, KnownState]) -> float:
-    """log e-value that a_0 costs more than τ where the costs before it predict so, the largest over time.
-
-    A sum over all states hides the few in which a_0 costs too much behind the many in which it costs little. Here
-    each outcome is staked on by what was foreseen: with λ = (⟨γ̂, φ_0⟩ − τ)/σ within [0, 3], known before z, the product
-    of exp(λx − ½λ²), x = (z − τ)/σ, is a supermartingale while the mean of x is at most 0, whether costs are linear or
-    not. γ̂ is of all steps together, and of each by itself: the mean of both.
-    """
-    sigma, d, constraints = np.asarray(problem.noise), problem.dimension, problem.constraints
-    tau = np.asarray(problem.threshold) / sigma
-    limited = np.isfinite(tau)
-    forecasts: dict[int, Forecast] = {}
-    wealth, largest = np.zeros((constraints, 2)), -inf
-    for row in map(int, np.flatnonzero(log.measured)):
-        x, z, used = log.feature[row] / problem.feature_norm, log.cost[row] / sigma, []
-        for column, place in enumerate((-1, int(log.step[row]))):
-            if place not in forecasts:
-                nothing = np.zeros((constraints, d))
-                forecasts[place] = Forecast(EARLY * np.eye(d), nothing, nothing.copy())
-            used.append(forecasts[place])
-            if row in safe:
-                stake = np.clip(np.where(limited, used[-1].gamma @ x - tau, 0.0), 0.0, LARGEST_STAKE)
-                wealth[:, column] += stake * np.where(limited, z - tau, 0.0) - 0.5 * stake**2
-        if row in safe:
-            largest = max(largest, float(log_mean(wealth).max()))
-        for forecast in used:
-            forecast.add(x, z)
-    return largest
 
 
 def _declared_costs(problem: Problem, log: Log, safe: dict[int, KnownState], level: float) -> list[Finding]:

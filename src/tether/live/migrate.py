@@ -1,16 +1,17 @@
 """From an older edition of the log to this one: a new log, which learns from what the old one measured.
 
-Entries of an older edition mean something else, so none is copied: bounds were computed by other rules and would not
-come out the same. What stays true is what was measured. Outcomes become old data of the new log, in the order of
-*decisions* and up to the first that has none (docs/theory.md section 18): edition 3 counted outcomes in the order in
-which they came, and what came early, because it was good, must not certify anything now. The old log stays as it is,
-for audits; the new one names it and its head.
+Entries of an older edition mean something else, so none is copied: bounds (edition 3) and alarms (edition 4) followed
+other rules and would not come out the same. What stays true is what was measured. Outcomes become old data of the new
+log, in the order of *decisions* and up to the first that has none (docs/theory.md section 18): edition 3 counted
+outcomes in the order in which they came, and what came early, because it was good, must not certify anything now. The
+old log stays as it is, for audits; the new one names it and its head.
 """
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tether.agents.slucb import SlucbConfig
 from tether.agents.state_file import fingerprint
 from tether.errors import InputError
 from tether.live.advisor import Advisor
@@ -31,7 +32,7 @@ from tether.live.records import (
 from tether.live.warm_start import OldData, append_in_turn, keyed_drafts
 from tether.problem.problem import Problem
 
-READABLE = (3,)
+READABLE = (3, 4)
 """Older editions whose outcomes have the form of this one's."""
 
 
@@ -64,8 +65,9 @@ def migrate(
         items = [replace(item, outcome=item.outcome or gone) for item in items]
     source = f"migration of {old.identity()}, edition {was['edition']}, up to {head.seq}:{head.hash}"
     halted = _halted(entries)
-    as_before = {"algorithm": was["algorithm"], "guards": Guards.from_json(was["guards"]), "watch": was["watch"]}
-    with Advisor(problem, new, states=states, refresh=None, **as_before) as advisor:
+    as_before = {"algorithm": was["algorithm"], "config": SlucbConfig(**was["config"]), "watch": was["watch"]}
+    guards = Guards.from_json(was["guards"])
+    with Advisor(problem, new, states=states, refresh=None, guards=guards, **as_before) as advisor:
         imported = _import_rows(entries, advisor.store, problem, states, source)
         found = take([items], [old.identity()], advisor.store, problem, states, source)
         if halted:
@@ -75,7 +77,7 @@ def migrate(
         advisor.sync()
         advisor.snapshot()
     (used,) = found.used
-    notes = _notes(items, used, open_ones, lost, new_names)
+    notes = _notes(was["edition"], items, used, open_ones, lost, new_names)
     return Migrated(was["edition"], len(items), used, imported, bool(halted), notes)
 
 
@@ -134,14 +136,16 @@ def _import_rows(entries: list[Entry], into: Store, problem: Problem, states: St
     return len(rows)
 
 
-def _notes(items: list[Item], used: int, open_ones: list[Item], lost: str, new_names: list[str]) -> tuple[str, ...]:
+def _notes(
+    edition: int, items: list[Item], used: int, open_ones: list[Item], lost: str, new_names: list[str]
+) -> tuple[str, ...]:
     """What is not in the new log, or was never in the old one."""
     measured = sum(item.outcome is not None for item in items[used:])
-    stays = "Decisions and orders stay in the old log, whose bounds follow other rules: keep it. `tether audit verify` "
-    notes = [
-        stays + "reads it; only the version that wrote it can replay it.",
-        "The old log counted outcomes in the order in which they came, this one counts them in the order of decisions.",
-    ]
+    stays = f"Decisions and orders stay in the old log, whose {'bounds' if edition == 3 else 'alarms'} follow other "
+    notes = [stays + "rules: keep it. `tether audit verify` reads it; only the version that wrote it can replay it."]
+    if edition == 3:
+        counted = "The old log counted outcomes in the order in which they came, "
+        notes.append(counted + "this one counts them in the order of decisions.")
     if open_ones and lost:
         notes.append(f"{len(open_ones)} outcomes never came and are taken as lost by chance: {lost}")
     elif open_ones:

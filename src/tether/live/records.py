@@ -321,7 +321,7 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
 Algorithm = Literal["slucb-qvi", "rslucb-qvi"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
-EDITION = 4
+EDITION = 5
 """Of the events' meaning. A log that was started with another one is refused: its entries would be misread, or its
 decisions would not come out the same when they are computed again."""
 
