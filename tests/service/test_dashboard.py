@@ -442,6 +442,19 @@ def test_a_refused_promotion_names_what_is_missing_and_a_step_down_works(meet):
 
 
 @pytest.mark.slow
+def test_a_silent_sensor_is_told_of_and_outcomes_that_wait_have_a_banner(meet):
+    person = meet("reader")
+    person.stub.waiting = {"for": "decision 7", "since": time.time() - 600.0}
+    person.stub.decide(outcome=False)
+    person.see("#tiles", "1 to come, the first since")
+    assert "decision 7" not in person.tab.locator("#banners").inner_text()
+    person.stub.early = 3
+    person.stub.note("mode", "live")
+    person.see("#banners", "3 outcomes wait. Costs count in the order of decisions, and decision 7 has no outcome")
+    assert person.is_content()
+
+
+@pytest.mark.slow
 def test_what_proposals_gain_over_the_safe_action_is_shown_with_its_interval(meet):
     person = meet("chief")
     tab, gain = person.tab, {"estimate": 0.12, "low": 0.05, "high": 0.19}

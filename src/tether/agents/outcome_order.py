@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ class Expected:
 
 
 class Blocked(NamedTuple):
-    """The decision that outcomes wait for: its id, when it was made, and how many outcomes wait behind it."""
+    """The first open decision of a stage: its id, when it was made, and how many outcomes wait behind it."""
 
     id: Hashable
     since: float | None
@@ -97,11 +97,10 @@ class OutcomeOrder:
 
     @property
     def blocked(self) -> list[Blocked]:
-        """For each stage with waiting outcomes: what they wait for. The first of a queue has never come."""
+        """For each stage with an open decision: the first, which all later ones wait for. Its outcome has not come."""
         found = []
         for queue, waiting in zip(self._queues, self._waiting, strict=True):
-            if waiting:
-                id, first = next(iter(queue.items()))
+            for id, first in islice(queue.items(), 1):
                 found.append(Blocked(id, first.since, waiting))
         return found
 

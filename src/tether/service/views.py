@@ -338,7 +338,7 @@ class View:
                 "waiting": status.waiting,
                 "lost": status.lost,
             },
-            "waiting": {"for": status.waiting_for, "since": status.waiting_since} if status.waiting else None,
+            "waiting": {"for": status.waiting_for, "since": status.waiting_since} if status.open else None,
             "constraints": [
                 {"name": name, "threshold": tau} for name, tau in zip(names, problem.threshold, strict=True)
             ],
@@ -496,7 +496,7 @@ GAUGES = {
     "waiting": ("outcomes_waiting", "Outcomes whose costs wait for earlier decisions."),
     "waiting_since": (
         "outcomes_waiting_since_timestamp_seconds",
-        "When the decision was made that they wait for; 0: none waits.",
+        "When the oldest decision without an outcome was made; 0: there is none.",
     ),
     "store_error": ("log_failed", "1: the log failed when this process last used it."),
     "failure": ("problem_failed", "1: the problem's functions failed, so that this process cannot apply the log."),

@@ -34,7 +34,8 @@ function showTiles(status, series) {
   const perOutcome = series ? meanGain(series) : null;
   const tiles = [
     ["Decisions", count(counts.decisions), counts.decisions ? `${percent(share)} played a₀` : "none yet"],
-    ["Outcomes", count(counts.outcomes), !counts.outcomes ? "none yet" : counts.waiting ? `${count(counts.waiting)} wait for earlier ones` : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
+    ["Outcomes", count(counts.outcomes), counts.waiting ? `${count(counts.waiting)} wait for earlier ones` : status.waiting ? `${count(counts.open)} to come, the first since ${clock(status.waiting.since)}`
+      : !counts.outcomes ? "none yet" : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
     ["Certified actions", percent(status.certified_share), "of the action set, last seen"],
     upliftTile(status) ?? ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
     ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
