@@ -84,7 +84,7 @@ class OutcomeOrder:
     @property
     def open(self) -> dict[Any, int]:
         """Id and step of every decision whose outcome has not come."""
-        return {id: each.step for id, each in self._each() if each.outcome is None}
+        return {id: each.step for id, each in self.each() if each.outcome is None}
 
     def __len__(self) -> int:
         """How many those are."""
@@ -112,7 +112,8 @@ class OutcomeOrder:
             late += [id for id, each in old if each.outcome is None]
         return late
 
-    def _each(self) -> Iterator[tuple[Any, Expected]]:
+    def each(self) -> Iterator[tuple[Any, Expected]]:
+        """Id of every decision whose turn has not come, stage by stage in their order."""
         for queue in self._queues:
             yield from queue.items()
 
@@ -185,7 +186,7 @@ class OutcomeOrder:
                 "at": each.at if isfinite(each.at) else None,
                 "outcome": saved(each.outcome),
             }
-            for id, each in self._each()
+            for id, each in self.each()
         ]
 
     def take_json(self, entries: list[dict[str, Any]], dimension: int, constraints: int) -> None:

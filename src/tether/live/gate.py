@@ -4,6 +4,7 @@ Plain numpy, an eigendecomposition, and an account of its own rounding. It share
 whose certificates it examines, and states the theorem's constants a second time: on purpose.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -755,6 +756,44 @@ Place = int | tuple[int, int]
 """Where sums are kept: a stage, or (stage, block) where costs drift."""
 
 
+class Turn(NamedTuple):
+    """A decision whose cost has not counted: φ (d,) of what was decided, or played, and z (M,), None if it was lost."""
+
+    feature: Array
+    cost: Array | None = None
+    has_come: bool = False
+
+
+class Turns:
+    """The order of decisions, kept a second time: a cost may count once no earlier decision of its stage is open."""
+
+    def __init__(self, stages: int) -> None:
+        self.queues: list[OrderedDict[str, Turn]] = [OrderedDict() for _ in range(stages)]
+
+    def expect(self, stage: int, id: str, feature: Array) -> None:
+        """A decision was made."""
+        self.queues[stage][id] = Turn(feature)
+
+    def come(self, id: str, feature: Array | None = None, cost: Array | None = None) -> None:
+        """Its outcome has come; without a feature, it was lost."""
+        for queue in self.queues:
+            if id in queue:
+                queue[id] = Turn(queue[id].feature if feature is None else feature, cost, has_come=True)
+
+    def withdraw(self, id: str) -> None:
+        """It was never played."""
+        for queue in self.queues:
+            queue.pop(id, None)
+
+    def is_next(self, stage: int, feature: Array, cost: Array | None) -> bool:
+        """Whether this outcome is the next to count; from now on it has."""
+        if not self.queues[stage]:
+            return False
+        _, turn = self.queues[stage].popitem(last=False)
+        same_cost = turn.cost is cost if cost is None or turn.cost is None else np.array_equal(turn.cost, cost)
+        return turn.has_come and same_cost and np.array_equal(turn.feature, feature)
+
+
 class Gate:
     """Sums and facts of its own, and the check. `gram` (G, d, d) starts at λI, `moment` (G, M, d) at 0.
 
@@ -791,6 +830,7 @@ class Gate:
         self.facts: ExactFacts | WeighedFacts
         self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
         self.yes_no = YesNo(terms.bounded, terms.stages, d, terms.feature_norm, float(terms.gamma_norm.max()))
+        self.turns = Turns(terms.stages)
         self._solved: dict[int, Model | None] = {}
         self._begin()
 
@@ -917,6 +957,12 @@ class Gate:
             if at is not None and self.terms.windows:
                 age = float(self.clock[stage] - (at - self.origin[stage]))
                 self.ages[place] += norm2 * np.array([1.0, age, age * age])
+
+    def add_next(self, step: int, feature: Array, cost: Array | None, at: float | None) -> None:
+        """`add`, for an outcome that the learner has counted. Out of its turn it leaves sums that certify nothing."""
+        if not self.turns.is_next(self._stage(step), feature, cost):
+            self.gram[self._stage(step)] = nan
+        self.add(step, feature, cost, at)
 
     def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
         """The safe cost τ_s (M,) of a state whose safe action has feature f (d,): a fact about γ*_h, if any is kept."""

@@ -114,6 +114,7 @@ class Learner:
             self.agent.blocks.ahead = self.gate.ahead
         self.batches: dict[str, list[Measured]] = {}  # rows of warm starts that are not complete
         self.seq = 0
+        self._has_turn = True  # what is counted now is the outcome of a decision; rows of a warm start are not
         self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
         self._known: dict[int, KnownState] = {}
@@ -145,22 +146,26 @@ class Learner:
             raise InputError(f"entry {seq} cannot follow entry {self.seq}: a log is applied without gaps.")
         if self._torn:
             raise InputError(f"entry {seq} was interrupted half-way: the log must be read anew, from a snapshot.")
-        self._torn = True
+        self._torn = self._has_turn = True
         try:
             kind = type(event)
             if kind is DecisionMade:
                 when, safe = event.decided_at, event.is_baseline
                 self.agent.expect(event.decision_id, event.step, event.feature, when, is_baseline=safe)
+                self.gate.turns.expect(self.agent.stage_of(event.step), event.decision_id, np.array(event.feature))
                 if self.agent.blocks is not None:
                     self.gate.tick(event.decided_at)
                     self._aged()
             elif kind is OutcomeRecorded:
+                cost = None if event.cost is None else np.array(event.cost)
+                self.gate.turns.come(event.decision_id, np.array(event.feature), cost)
                 self.learn(event, event.decision_id)
             elif kind in (OutcomeLost, Withheld):
                 # both may come of one decision, from processes that do not know of each other: the first one counts
                 if self.agent.order.is_open(event.decision_id):
-                    settle = self.agent.lose if kind is OutcomeLost else self.agent.withdraw
-                    settle(event.decision_id)
+                    turns, is_lost = self.gate.turns, kind is OutcomeLost
+                    (turns.come if is_lost else turns.withdraw)(event.decision_id)
+                    (self.agent.lose if is_lost else self.agent.withdraw)(event.decision_id)
                     self._learned()
             elif kind is WarmStarted:
                 self._take_batch(event)
@@ -180,6 +185,7 @@ class Learner:
         The cost takes effect once all decisions before this one have their outcome; old data have no decision.
         """
         self._proposed.clear()  # before anything changes: an error half-way must not leave old proposals
+        self._has_turn = decision_id is not None
         feature = np.array(row.feature)  # checked by whoever adds it first
         fact = None if row.reward is None else self._fact_in(row)
         check_step(row.step, self.problem.horizon)
@@ -197,7 +203,8 @@ class Learner:
 
     def _count(self, outcome: CostOutcome) -> None:
         """The agent has counted an outcome: so does the gate, and takes the guess of the next one before it comes."""
-        self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)
+        add = self.gate.add_next if self._has_turn else self.gate.add
+        add(outcome.step, outcome.feature, outcome.cost, outcome.at)
         if self.agent.likelihoods is not None:
             self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))
         if outcome.fact is not None:  # in its turn, as the learner does
@@ -374,6 +381,10 @@ class Learner:
                     for name in self.gate.arrays()
                 }
             )
+            for id, each in self.agent.order.each():
+                self.gate.turns.expect(self.agent.stage_of(each.step), id, each.feature)
+                if each.outcome is not None:
+                    self.gate.turns.come(id, each.outcome.feature, each.outcome.cost)
             self.batches = {
                 batch: [Measured.model_validate(row, strict=False) for row in rows]
                 for batch, rows in header["batches"].items()
