@@ -66,7 +66,7 @@ function showFacts(status) {
     ["Threshold τ", (status.constraints ?? []).map(({ name, threshold }, i) =>
       `${name ? `${name}: ` : ""}${withUnit(number(threshold, 4), status.units?.cost?.[i])}`).join(", ")],
     ["Radius β", typeof status.radius?.value === "number" ? `${number(status.radius.value, 4)} ` : "", originBadge(status.radius?.origin)],
-    ["What is bounded", { "expected cost": "the expected cost over the agent's own draw", "realised cost": "the measured cost of each action, with its noise" }[status.bounds] ?? "the cost of each action"],
+    ["What is bounded", { "expected cost": "the expected cost over the agent's own draw", "realised cost": "the measured cost of each action, with its noise" }[status.bounds] ?? "the mean cost of each action; single measurements may be higher, by noise"],
     ["Gain over a₀", compared(status)],
     ["Steps per episode", `H = ${status.horizon ?? "–"}`],
     ["Tether", status.library_version ?? "–"],
