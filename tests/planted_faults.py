@@ -113,7 +113,7 @@ SAFE_SETS = (
         f"{LITERAL}::test_two_constraints_cut_every_ray_at_the_nearer_one",
     ),
     Fault(
-        "hope of an unknown cost is pessimistic",
+        "the optimistic length of an unknown cost is pessimistic",
         "bound:measured_lengths",
         swap("-radius", "radius"),
         f"{LITERAL}::test_unknown_safe_costs_give_the_unconditioned_set[adaptive]",
@@ -181,7 +181,7 @@ PLANS = (
     Fault(
         "weights from the matrix of the first step",
         "plan:prepare_step",
-        swap("values.factor[stage]", "values.factor[0]", times=2),
+        swap("values.factor[stage]", "values.factor[0]"),
         ALGORITHM_1,
     ),
     Fault(
@@ -216,10 +216,10 @@ PLANS = (
         "play the optimistic length",
         "choice:choose",
         swap("plan.length[row, slot] = work[0, best]", "plan.length[row, slot] = work[1, best]"),
-        f"{CHOICE}::test_directional_scores_the_hoped_length_and_plays_the_certified_one",
+        f"{CHOICE}::test_directional_scores_the_optimistic_length_and_plays_the_certified_one",
     ),
     Fault(
-        "hope with the certified length",
+        "score the optimistic length by the certified one",
         "choice:score_rays",
         swap("work[at, i]", "work[0, i]"),
         f"{LITERAL}::test_each_explorer_chooses_what_its_definition_chooses[directional]",
@@ -348,7 +348,7 @@ KNOWN_FACTS = (
         "facts: the margin is not added to the bound",
         "bound:pessimistic_cost",
         swap("margin * (1.0 + abs(share))", "0.0"),
-        f"{BOUND}::test_a_margin_shortens_the_certified_length_and_lengthens_the_hoped_one",
+        f"{BOUND}::test_a_margin_shortens_the_certified_length_and_lengthens_the_optimistic_one",
     ),
     Fault(
         "facts: contradictions are not noticed when they come in",
@@ -1176,13 +1176,13 @@ MIXTURES = (
         f"{MIXTURE_LAWS}::test_with_several_constraints_what_counts_as_solved_satisfies_all",
     ),
     Fault(
-        "mixtures: hope is pessimistic",
+        "mixtures: the optimistic value is pessimistic",
         "mixture_solver:lower_rises",
         swap("problem.rise[j, i] - ...", "problem.rise[j, i] + problem.radius[j] * problem.width[i]"),
         f"{BY_HAND}::TestOptimism::test_the_optimistic_value_and_the_certified_share",
     ),
     Fault(
-        "mixtures: hope is played uncut",
+        "mixtures: the optimistic mixture is played uncut",
         "mixture_solver:optimistic_optimum",
         drop("scale_back(...)"),
         f"{BY_HAND}::TestOptimism::test_every_constraint_cuts",
