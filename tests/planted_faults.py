@@ -1396,13 +1396,13 @@ LIVE_USE = (
     ),
     Fault(
         "live: a stop that another process announced is not heard",
-        "advisor:Advisor._hear",
+        "advisor:Advisor._take_announcement",
         swap("math.inf if entry is None else entry.seq", "0"),
         f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
     ),
     Fault(
         "live: a stop that was announced and not logged stays unlogged",
-        "advisor:Advisor._hear",
+        "advisor:Advisor._take_announcement",
         drop("self._notes.append(stop)"),
         f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
     ),
@@ -1415,7 +1415,7 @@ LIVE_USE = (
     Fault(
         "live: announcements that cannot be read are passed over",
         "advisor:Advisor._stop_in_effect",
-        swap("UNHEARD", "None"),
+        swap("STOPS_UNREAD", "None"),
         f"{LIVE}/test_orders.py::test_an_announcement_that_cannot_be_read_is_a_stop_until_it_can",
     ),
     Fault(
@@ -1457,7 +1457,7 @@ LIVE_USE = (
     Fault(
         "live: listed states are not compared",
         "advisor:_check_settings",
-        never("told.listed != settings.listed"),
+        never("first.listed != settings.listed"),
         f"{LIVE}/test_binding.py::test_listed_states_are_compared_before_anything_is_decided",
     ),
     Fault(
