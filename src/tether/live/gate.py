@@ -130,6 +130,12 @@ def _sizes(rows: Array) -> Array:
     return sizes
 
 
+def length_outside(basis: Array, f: Array) -> float:
+    """‖f − BBᵀf‖ of f (d,) for an orthonormal basis B (d, n); taken off twice, as the first time leaves rounding."""
+    rest = f - basis @ (f @ basis)
+    return _norm(rest - basis @ (rest @ basis))
+
+
 # Known safe costs ⟨γ*, f⟩ = τ_s (docs/theory.md section 17): the gate's own account of them.
 
 
@@ -184,7 +190,7 @@ class ExactFacts:
         Leaving a fact out is always allowed, since the others hold without it.
         """
         span, norm, bound = self.span(stage), _norm(f), self._terms.gamma_norm
-        rest = self.open_part(span, f)
+        rest = length_outside(span.basis, f)
         before, n = float(self.amplification[stage]), int(self.count[stage])
         after = self._amplification_with(stage, f, norm, rest)
         news = n < self._terms.dimension and after * norm <= AMPLIFIED
@@ -202,12 +208,6 @@ class ExactFacts:
             return inf
         values = np.linalg.svd(np.vstack([self.accepted(stage)[0], f]), compute_uv=False)
         return sqrt(len(values) * float(np.square(1.0 / values).sum())) if values[-1] > 0.0 else inf
-
-    @staticmethod
-    def open_part(span: Span, f: Array) -> float:
-        """The length of what the facts leave open of f (d,); twice, as the first time leaves rounding behind."""
-        rest = f - span.basis @ (f @ span.basis)
-        return _norm(rest - span.basis @ (rest @ span.basis))
 
     def rounding(self, stage: int) -> Array:
         """A bound on the rounding error of each accepted fact, (M,)."""
@@ -523,9 +523,7 @@ def open_part(model: Model, f: Array) -> float:
         return 0.0  # the cost of the origin is 0 in any case
     if settled == 0:
         return 1.0
-    rest = f - model.span @ (f @ model.span)
-    rest -= model.span @ (rest @ model.span)
-    return _norm(rest) / length
+    return length_outside(model.span, f) / length
 
 
 def plain(model: Model, fit: Fit, x: Array, parts: Parts, start: float = 0.0) -> Geometry:
@@ -1126,9 +1124,8 @@ class Gate:
         guess = self.yes_no.guess[stage, k]
         own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         if terms.listed is not None and shown.listed and not (own <= tau and shown.bound >= reached - SOLVED):
-            rows = rows.and_also(
-                terms.listed, 0.0, 1.0
-            )  # it says that it rests on them; without them it is examined faster
+            # it says that it rests on them; without them it is examined faster
+            rows = rows.and_also(terms.listed, 0.0, 1.0)
             own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
         why = ""

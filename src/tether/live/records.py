@@ -143,8 +143,8 @@ def as_logged(states: StateCodec, state: State) -> tuple[Any, State]:
 
 
 def said_of(error: Exception) -> str:
-    """What callers are told of an error in the problem's functions, or in the learner: Tether's own words, or its type
-    alone, as its text may hold what they should not read. The cause of the error, and the program's log, have it."""
+    """An error in the problem's functions, or in the learner, as callers see it: Tether's own words, or its type alone,
+    as its text may hold what they should not read. The cause of the error, and the program's log, have it."""
     if isinstance(error, TetherError):
         return str(error)
     return f"{type(error).__name__}, whose text is in the program's own log only"
@@ -553,7 +553,7 @@ class Tripped(Event):
     number: NonNegativeInt = 0
 
     def keys(self) -> tuple[str, ...]:
-        """Whoever sees the n-th alarm of a log first writes it down."""
+        """One entry for the n-th alarm of a log, by the process that sees it first."""
         return (f"tripped:{self.number}",)
 
 

@@ -459,7 +459,7 @@ class LogPoll:
     async def _poll(self) -> None:
         while self._waiters:
             await asyncio.sleep(INTERVAL)
-            with suppress(Exception):  # a log that is out of reach has not grown; whoever writes to it will be told
+            with suppress(Exception):  # a log that cannot be read has not grown; writers get the error
                 self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
             async with self._grown:
                 self._grown.notify_all()
