@@ -5,6 +5,7 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from tether.lab import registry, runner, specs
 from tether.lab.books import load
 from tether.lab.cells import cells_of, instance_hash
 from tether.lab.engines import InProcess, make_engine
+from tether.lab.plots import make_figure
 from tether.lab.registry import AGENTS, AgentKind
 from tether.lab.simulate import OwnConstraint, simulate_any
 from tether.lab.studies import anchors, league, view_of
@@ -239,6 +241,18 @@ def test_the_page_and_the_pictures_can_be_made(results):
         assert all(
             ((curve.y >= 0.0) & (curve.y <= 1.0)).all() and (np.diff(curve.y) >= 0).all() for curve in panel.series
         )
+
+
+def test_the_names_of_planners_fit_into_the_picture_of_profiles(monkeypatch):
+    """In the order of the league, which puts the longest into different columns: they were cut off at the edges."""
+    names = ["slucb-qvi", "slucb-qvi, by theorems", "doss", "lagrangian-lsvi", "lagrangian-bisection", "ncs-lsvi"]
+    names += ["opse", "ppo-lagrangian", "rslucb-qvi", "dope", "optpess-lp"]
+    about = {"world": "one", "broken": 0, "regret_mean": 1.0, "scale": 1.0, "tuned": True}
+    monkeypatch.setattr(league, "rows_of", lambda results: [{**about, "method": name} for name in names])
+    figure = make_figure(league.profile_chart(SimpleNamespace(study="league-mdp")))
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert 0.0 < box.x0 < box.x1 < figure.bbox.x1
 
 
 def test_a_promise_that_was_broken_is_said(results):

@@ -258,7 +258,9 @@ def test_every_method_says_what_it_is():
     found = list(methods())
     assert set(BANDITS) <= set(found)
     for method in found:
-        assert method.row.title and method.row.citation and method.row.anchor and method.__doc__
+        assert method.row.title and method.row.citation and method.row.anchor
+        said = method.__doc__.lower()
+        assert all(part in said for part in ("setting", "rule", "citation", "deviations:")), method.kind
         assert issubclass(method.config_type, RelativeConfig)
         assert method.row.source != "memory" or "memory" in method.__doc__
         if "episodes" in {field.name for field in fields(method.config_type)} and method.kind != "ppo-lagrangian":

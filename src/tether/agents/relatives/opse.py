@@ -70,6 +70,7 @@ class Opse(EpisodicAgent):
             "rewards and costs are estimated, not known",
             "V_u(s_1) is the least over the start states seen so far",
             "λ is found by sections into sixteen",
+            "entropy as in the paper; the code weighs it by π once more",
             "O(·) of the theorem's constants is 1",
         ),
     )

@@ -15,7 +15,10 @@ class Roful(RayBandit):
         α_i^opt = min(1, τ/(⟨ĝ,u_i⟩ − β‖u_i‖)),  1 where that is negative
         i* = argmax α_i^opt (⟨θ̂,u_i⟩ + β‖u_i‖),  x̃ = α^opt u_{i*};  x̃ = 0 if the maximum is negative
         play max(μ, min(1, (τ/S)/‖x̃‖)) x̃  with μ = min(1, τ/(⟨ĝ,x̃⟩ + β‖x̃‖)):  the ball of radius τ/S is safe anyway
-        β_t = σ √(d log((1 + t/λ)/(δ/2))) + √λ S
+        β_t = σ √(d log((1 + tL²/λ)/(δ/2))) + √λ S,  ‖x‖ <= L, which is 1 in their code
+
+    Citation: S. Hutchinson, B. Turan, M. Alizadeh, "Directional Optimism for Safe Linear Bandits", AISTATS 2024, PMLR
+    238. Rule read in the authors' code (shutch1/Directional-Optimism-for-Safe-Linear-Bandits) and text.
 
     Deviations: none known; rounding is toward safety.
     """

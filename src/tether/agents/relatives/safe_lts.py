@@ -36,9 +36,12 @@ class SafeLts(RayBandit):
         θ̃ = θ̂ + β A^{-1/2} η,  η ~ N(0, (1 + 2LS/τ)² I);  play argmax α_i ⟨θ̃,u_i⟩, the origin if that is negative
         β_t = σ √(d log(1 + tL²/λ) + 2 log(1/δ')) + √λ S,  δ' = δ/(6T)
 
-    Deviations: only the abstract and the first page could be read, and what Hutchinson et al. (2024, section 3.3) and
-    Gangrade et al. (2024, Appendix H) say of it: Thompson sampling with a widened set within the pessimistic one. The
-    rule's numbers are from memory. T is unknown to an agent outside a study, δ' is then δ/6 (t + 1)^{-2}.
+    Citation: A. Moradipari, S. Amani, M. Alizadeh, C. Thrampoulidis, "Safe Linear Thompson Sampling with Side
+    Information", IEEE Transactions on Signal Processing 2021, arXiv 1911.02156. Only the abstract and the first page
+    could be read, and what Hutchinson et al. (2024, section 3.3) and Gangrade et al. (2024, Appendix H) say of it:
+    Thompson sampling with a widened set within the pessimistic one. The rule's numbers are from memory.
+
+    Deviations: not known without the text. T is unknown to an agent outside a study, δ' is then δ/6 (t + 1)^{-2}.
     """
 
     kind = "safe-lts-paper"
@@ -77,8 +80,9 @@ class SafeLts(RayBandit):
 class SafeLtsAsCoded(HplcLucb):
     """Safe-LTS as Pacchiano et al. run it against HPLC-LUCB: the same lengths, θ̃ ~ N(θ̂, d f_r² A^{-1}).
 
+    Setting and citation: HPLC-LUCB's; rule read in LinTS of its authors' utilities_linear.py.
     Rule: HPLC-LUCB's α_i and f_r, with λ = 0.1; play argmax α_i ⟨θ̃,u_i⟩.
-    Deviations: those of HPLC-LUCB; the origin is played where all draws are negative, as in the paper.
+    Deviations: those of HPLC-LUCB.
     """
 
     kind = "safe-lts-coded"
@@ -90,9 +94,10 @@ class SafeLtsAsCoded(HplcLucb):
         constraint="⟨γ*, x_t⟩ ≤ τ in every round",
         told="‖θ*‖ ≤ B, too; the reward noise σ_r",
         source="code",
-        anchor="regret on the circulant instance (d = 5, τ = ½, T = 10⁵): 51 828 stored in their repository",
+        anchor="regret on the circulant instance (d = 5, τ = ½, σ = 0.1, T = 10⁵): 51 828 stored in their repository, "
+        "see the badges of the league",
         horizon=1,
-        deviations=("those of HPLC-LUCB, as coded", "the origin is played where all draws are negative"),
+        deviations=("those of HPLC-LUCB, as coded",),
     )
 
     def choose(self, rays: Rays) -> Pick:

@@ -24,6 +24,9 @@ class SafeOpt(RayBandit):
         E = {x in S : a measurement of m_c(x) − βs(x) at x would bring another point into S}
         play the x in M ∪ E with the largest s(x)
 
+    Citation: Y. Sui, A. Gotovos, J. Burdick, A. Krause, "Safe Exploration for Optimization with Gaussian Processes",
+    ICML 2015. Rule read in the package of F. Berkenkamp et al. (befelix/SafeOpt: gp_opt.py).
+
     Deviations: written anew, because the package imports no more (it needs collections.Sequence, Python < 3.10); one
     σ, the larger, for rewards and costs; the kernel's scale is the declared B.
     """
@@ -38,7 +41,11 @@ class SafeOpt(RayBandit):
         source="code",
         anchor="none: its published experiments are Gaussian processes on other kernels",
         horizon=1,
-        deviations=("rays are cut into 20 points, geometrically", "β = 2 is the package's default, not a theorem"),
+        deviations=(
+            "rays are cut into 20 points, geometrically",
+            "β = 2 is the package's default, not a theorem",
+            "one σ, the larger, for rewards and costs",
+        ),
     )
 
     @property

@@ -77,7 +77,7 @@ FIRST_TUNING_SEED = 10_000
 
 TRACKS: dict[Track, str] = {
     "step": "expected cost of every step",
-    "coin": "expected cost of every step, over the learner's own coin",
+    "coin": "expected cost of every step, over its own coin",
     "realised": "measured cost of every step",
     "episode": "expected cost of every episode",
     "none": "no promise",
@@ -969,6 +969,7 @@ def pareto(results: Results, dpi: int) -> bytes:
         for ax in axes[len(worlds) :]:
             ax.set_axis_off()
         names = [f"{place + 1}  {row_for(method).title}" for place, method in enumerate(methods)]
+        names.append("a number twice: by its theorem, and tuned")
         marks = [Line2D([], [], linestyle="", label=name) for name in names]
         marks += _kinds()
         figure.legend(handles=marks, loc="outside lower center", ncols=min(3, 1 + across), frameon=False, fontsize=8.5)
