@@ -103,6 +103,7 @@ def changed(told, **new):
         (Valve, changed(VALVE, safe_action=[0.0]), InputError, "is not an action of Box"),
         (Valve, changed(VALVE, targets=[[2.0, 1.0]]), InputError, r"a target \[2.0, 1.0\].*outside the action"),
         (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]]), InputError, "targets of shape"),
+        (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]] * 2), InputError, "targets of shape"),
         (Valve, changed(VALVE, mask="action_mask"), InputError, "mask is for Discrete"),
         (
             Valve,
@@ -346,11 +347,12 @@ def test_mixtures_need_the_cost_of_the_safe_action():
 def test_settings_that_are_unknown_or_given_twice_are_refused():
     with pytest.raises(TypeError, match=r"treshold.*did you mean 'threshold'"):
         learn(Shop(), treshold=0.5, **SHOP)
-    with pytest.raises(TypeError, match="'zzz'; there are: env, features, safe_action"):
-        learn(Shop(), zzz=0.5, **SHOP)
+    for word in ("zzz", "learning_rate"):
+        with pytest.raises(TypeError, match=f"'{word}'; there are: env, features, safe_action"):
+            learn(Shop(), **{word: 0.5}, **SHOP)
     with pytest.raises(TypeError, match="unexpected keyword argument 'sigma'; did you mean 'noise'"):
         learn(Shop(), sigma=0.5, **SHOP)
-    for word, meant in (("safe_cost", "baseline_cost"), ("total_timesteps", "episodes"), ("verbose", "progress")):
+    for word, meant in (("safe_cost", "baseline_cost"), ("cost_limit", "threshold"), ("verbose", "progress")):
         with pytest.raises(TypeError, match=f"argument '{word}'; did you mean '{meant}'"):
             learn(Shop(), **{word: 1}, **SHOP)
     with pytest.raises(TypeError, match=r"setting of the agent, config=tether.SlucbConfig\(value_radius=…\)"):

@@ -36,7 +36,7 @@ SYMBOLS = {
     "phi": "features", "a_0": "safe_action", "tau": "threshold", "sigma": "noise", "delta": "confidence",
     "H": "horizon", "K": "episodes", "B": "gamma_norm", "epsilon": "misfit", "rho": "drift", "eta": "exceedance",
     "safe_cost": "baseline_cost", "steps": "episodes", "timesteps": "episodes", "total_timesteps": "episodes",
-    "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range",
+    "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range", "cost_limit": "threshold",
 }  # fmt: skip
 """What the docs write as a symbol or in words, or other libraries call it, and somebody may write as an argument."""
 
