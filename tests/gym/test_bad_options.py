@@ -339,6 +339,11 @@ def test_rewards_outside_their_range_by_rounding_do_not_count():
     assert result.bridge.odd_rewards == 0 and (result.reward > 0.5 - 1e-7).any()
 
 
+def test_an_agent_that_is_given_an_environment_asks_for_a_problem():
+    with pytest.raises(InputError, match=r"on a tether\.Problem, but was given <.*Shop.*tether\.learn"):
+        SlucbQvi(Shop())
+
+
 def test_mixtures_need_the_cost_of_the_safe_action():
     with pytest.raises(InputError, match="they need that action's cost: declare baseline_cost"):
         run(Shop(), mixtures=True, **changed(SHOP, baseline_cost=None))

@@ -23,6 +23,7 @@ from tether.check.monitor import Monitor
 from tether.errors import InputError, nearest
 from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes, owned
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
+from tether.gym.comparison import check_count
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
 from tether.problem.keys import rebuilt
@@ -156,8 +157,7 @@ def learn(
     """
     bridge = _bridge(locals())
     for name, count in (("seed", seed), ("episodes", episodes), ("compare", 0 if compare is None else compare)):
-        if not (isinstance(count, int | np.integer) and count >= 0):
-            raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
+        check_count(name, count)
     listeners = check_callbacks(callbacks)
     for name, function in (("agent", agent), ("on_step", on_step)):
         if function is not None and not callable(function):
