@@ -328,6 +328,12 @@ def test_a_log_that_contradicts_an_assumption_fails_it(name, cost, noise):
     assert finding.verdict == "fails" and finding.way_out
 
 
+def test_what_the_features_leave_out_is_named_also_where_another_test_fails_first():
+    report = simplex_problem().check(logged(lambda g, x, t: g @ x + 1.5 * x[0] ** 2, noise=0.3))
+    assert report["A3: noise on costs within σ"].evidence.startswith("noise test")
+    assert "also depend on a product of features, which" in report["A1: costs are linear in φ"].evidence
+
+
 def test_a_log_that_agrees_is_said_to_agree_with_its_numbers():
     report = simplex_problem().check(logged(linear))
     assert report.ok

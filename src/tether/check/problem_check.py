@@ -495,7 +495,7 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
             "log or play more; pooled=True (--pooled) takes all steps together, if costs do not depend on the step"
         )
         return unknown(name, f"no step has more than {FIRST_MARK} outcomes, too few to tell early from late", way_out)
-    words = {"extra": "something", "since": "an earlier observation", "lost": "most", "far": ""}
+    words = {"extra": monitor.left_out(), "since": "an earlier observation", "lost": "most", "far": ""}
     what, way_out = MESSAGES[test].format(**words).split(". ")
     evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
     if test == "loss":
