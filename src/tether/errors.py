@@ -52,7 +52,7 @@ class AlteredLog(StoreError):
 
 def nearest(name: str, names: list[str]) -> str:
     """The end of an error message: the nearest right name, or all of them."""
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}."
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from check.cases import linear, outcomes
-from tether import FiniteActions, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
+from tether import FiniteActions, Names, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
 from tether.check.problem_check import SHARE, SafePlay, survey
 from tether.errors import InputError
 from tether.kernels.radius import cost_radius
@@ -328,6 +328,12 @@ def test_a_log_that_contradicts_an_assumption_fails_it(name, cost, noise):
     assert finding.verdict == "fails" and finding.way_out
 
 
+def test_what_the_features_leave_out_is_named_also_where_another_test_fails_first():
+    report = simplex_problem().check(logged(lambda g, x, t: g @ x + 1.5 * x[0] ** 2, noise=0.3))
+    assert report["A3: noise on costs within σ"].evidence.startswith("noise test")
+    assert "also depend on a product of features, which" in report["A1: costs are linear in φ"].evidence
+
+
 def test_a_log_that_agrees_is_said_to_agree_with_its_numbers():
     report = simplex_problem().check(logged(linear))
     assert report.ok
@@ -356,6 +362,17 @@ def test_declared_safe_costs_are_compared_with_logged_ones():
         finding = problem.check(log)["A2: safe costs as declared"]
         assert finding.verdict == verdict
     assert "at step 0, state 0 costs are off by [0.09" in finding.evidence
+
+
+def test_a_state_whose_declared_cost_is_contradicted_is_shown_as_the_user_knows_it():
+    rays = StarActions([0.5], [[1.0]])
+    named = Names(state=lambda room: f"{room[0]} °C")
+    for names, words in ((Names(), "state [21.5  3. ] costs"), (named, "21.5 °C costs")):
+        problem = Problem(
+            actions=lambda state: rays, baseline_cost=0.1, dimension=1, horizon=1, threshold=0.5, noise=0.1, names=names
+        )
+        log = [Transition(0, np.array([21.5, 3.0]), rays.phi_0, 0.5, 0.4, None) for _ in range(100)]
+        assert words in problem.check(log)["A2: safe costs as declared"].evidence
 
 
 def test_meeting_another_state_is_no_evidence_against_declared_costs():

@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from check.cases import linear, outcomes
 from tether.cli import app
+from tether.cli.check import of_problem
 
 MODULE = """
+import gymnasium
 import numpy as np
 from tether import FiniteActions, Problem, StarActions
 
@@ -28,6 +30,9 @@ number = 7
 finite = Problem.from_table(
     features=[[[1.0, 0.0], [0.0, 1.0]]], baseline_action=[0], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.1
 )
+rays = StarActions([0.5], [[1.0]])
+unlisted = Problem(horizon=1, threshold=0.5, noise=0.1, dimension=1, actions=lambda s: rays, baseline_cost=None)
+environment = gymnasium.make("Pendulum-v1")
 
 def needs(argument):
     return argument
@@ -75,6 +80,20 @@ def test_a_failure_exits_with_1_and_shows_the_way_out(module):
     assert "FAILS    A5: star-convex action sets" in text and "way out: SLUCB-QVI stays safe" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("ready", " 0 fails, 9 cannot be known"),
+        ("finite", "FAILS: span: safe play reaches all features"),
+        ("unlisted", "NOTHING EXAMINED: nothing was looked at."),
+    ],
+)
+def test_a_terminal_s_table_ends_with_the_verdict(module, monkeypatch, capsys, name, ends):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    of_problem(f"{module}:{name}", None, False, {})
+    assert ends in capsys.readouterr().out.rpartition("┘")[2]
+
+
 def test_a_learner_that_mixes_needs_no_rays(module):
     found = json.loads(check(f"{module}:finite", "--randomised", "--json", code=0).stdout)
     assert found["ok"] is True
@@ -90,6 +109,7 @@ def test_a_problem_that_is_refused_at_the_door_exits_with_1_and_names_the_assump
         ("no_such_module_here:problem", "cannot import"),
         ("{module}:nothing", "has no 'nothing'"),
         ("{module}:number", "is int, not a Problem"),
+        ("{module}:environment", "name its tether.Bridge(env, …)"),
         ("{module}:needs", "without arguments"),
         ("{module}:broken", "error: calling {module}:broken failed: ValueError: sensor table missing."),
         ("{module}:mistyped", "error: calling {module}:mistyped failed: TypeError: object of type 'int' has no len()."),
@@ -210,4 +230,5 @@ def test_a_table_with_other_columns_is_told_which_are_needed(module, tmp_path):
 
 def test_a_log_without_any_cost_fails_and_says_so(module, tmp_path):
     np.savez(tmp_path / "log.npz", phi=np.full((30, 4), 0.25), cost=np.full(30, np.nan))
-    assert "all 30 outcomes lack a cost" in check(f"{module}:star", "--log", "log.npz", code=1).stdout
+    text = check(f"{module}:star", "--log", "log.npz", code=1).stdout
+    assert "all 30 outcomes lack a cost" in text and "no log was given" not in text

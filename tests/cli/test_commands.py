@@ -131,6 +131,11 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(arguments, words):
     assert words in tether(*arguments, code=2).stderr
 
 
+def test_packages_of_the_service_that_are_missing_exit_with_2(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    assert 'pip install "tether-rl[service]"' in tether("serve", "service.toml", code=2).stderr
+
+
 def test_a_misspelt_key_in_a_spec_exits_with_2_and_names_the_right_one(spec):
     spec.write_text(SPEC.replace("episodes", "episods"))
     assert "unknown key 'episods'; did you mean 'episodes'" in tether("run", spec, code=2).stderr

@@ -103,6 +103,7 @@ def changed(told, **new):
         (Valve, changed(VALVE, safe_action=[0.0]), InputError, "is not an action of Box"),
         (Valve, changed(VALVE, targets=[[2.0, 1.0]]), InputError, r"a target \[2.0, 1.0\].*outside the action"),
         (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]]), InputError, "targets of shape"),
+        (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]] * 2), InputError, "targets of shape"),
         (Valve, changed(VALVE, mask="action_mask"), InputError, "mask is for Discrete"),
         (
             Valve,
@@ -338,6 +339,11 @@ def test_rewards_outside_their_range_by_rounding_do_not_count():
     assert result.bridge.odd_rewards == 0 and (result.reward > 0.5 - 1e-7).any()
 
 
+def test_an_agent_that_is_given_an_environment_asks_for_a_problem():
+    with pytest.raises(InputError, match=r"on a tether\.Problem, but was given <.*Shop.*tether\.learn"):
+        SlucbQvi(Shop())
+
+
 def test_mixtures_need_the_cost_of_the_safe_action():
     with pytest.raises(InputError, match="they need that action's cost: declare baseline_cost"):
         run(Shop(), mixtures=True, **changed(SHOP, baseline_cost=None))
@@ -346,11 +352,12 @@ def test_mixtures_need_the_cost_of_the_safe_action():
 def test_settings_that_are_unknown_or_given_twice_are_refused():
     with pytest.raises(TypeError, match=r"treshold.*did you mean 'threshold'"):
         learn(Shop(), treshold=0.5, **SHOP)
-    with pytest.raises(TypeError, match="'zzz'; there are: env, features, safe_action"):
-        learn(Shop(), zzz=0.5, **SHOP)
+    for word in ("zzz", "learning_rate"):
+        with pytest.raises(TypeError, match=f"'{word}'; there are: env, features, safe_action"):
+            learn(Shop(), **{word: 0.5}, **SHOP)
     with pytest.raises(TypeError, match="unexpected keyword argument 'sigma'; did you mean 'noise'"):
         learn(Shop(), sigma=0.5, **SHOP)
-    for word, meant in (("safe_cost", "baseline_cost"), ("total_timesteps", "episodes"), ("verbose", "progress")):
+    for word, meant in (("safe_cost", "baseline_cost"), ("cost_limit", "threshold"), ("verbose", "progress")):
         with pytest.raises(TypeError, match=f"argument '{word}'; did you mean '{meant}'"):
             learn(Shop(), **{word: 1}, **SHOP)
     with pytest.raises(TypeError, match=r"setting of the agent, config=tether.SlucbConfig\(value_radius=…\)"):

@@ -9,7 +9,7 @@ import pytest
 from gym.small_envs import Shop
 from gym.test_learn import SHOP, run
 from tether import InputError, MissingExtra
-from tether.gym.callbacks import MLflow, TensorBoard
+from tether.gym.callbacks import Episode, MLflow, TensorBoard, progress_bar
 
 
 def test_every_episode_is_told_once_with_its_own_numbers():
@@ -29,6 +29,14 @@ def test_a_callback_that_cannot_be_called_is_refused_before_the_first_step():
         run(Shop(), 1, **SHOP, callbacks=["tensorboard"])
     with pytest.raises(InputError, match=r"the callback <lambda> is called with \(episode\), but cannot be"):
         run(Shop(), 1, **SHOP, callbacks=[lambda result, number: None])
+
+
+def test_the_bar_shows_what_rounding_leaves_of_a_margin_as_0(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # to rich, a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress_bar(1, True) as (show,):
+        show(Episode(0, 1, 1.0, np.array([0.5]), np.array([2.2e-16]), 0.0))
+    assert "cost up to 0.5, margin 0, safe action 0%" in capsys.readouterr().err
 
 
 def fake(monkeypatch, name, **contents):

@@ -122,6 +122,8 @@ def test_one_pair_shows_nothing_and_thousands_are_written_as_people_do():
 def test_a_number_of_pairs_that_is_none_is_refused(wrong):
     with pytest.raises(InputError, match="compare must be an integer >= 0"):
         learn(Shop(), episodes=1, **SHOP, compare=wrong)
+    with pytest.raises(InputError, match="episodes must be an integer >= 0"):
+        learn(Shop(), episodes=1, **SHOP).compare(wrong)
 
 
 def test_an_agent_that_cannot_be_asked_is_not_compared():

@@ -125,6 +125,11 @@ class LeastSquaresConfig:
         Tables where the problem lists its states (they come back) or where mixtures are planned, else lean. A plan in
         every episode with tables, which follow new data cheaply, and on growth without.
         """
+        if not isinstance(problem, Problem):
+            raise InputError(
+                f"an agent learns on a tether.Problem, but was given {problem!r:.80}: for an environment, call "
+                "tether.learn, or take the problem of its tether.Bridge(env, …)."
+            )
         if mixes and self.backup == "lean":
             raise InputError(
                 "backup='lean' plans single actions, but RSLUCB-QVI plans mixtures, which need tables: "

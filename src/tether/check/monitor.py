@@ -664,6 +664,13 @@ class Monitor:
         largest = np.concatenate((np.max(tables, axis=0), safe))
         return [{name: float(largest[i, c]) for i, name in enumerate(names)} for c in range(len(self._noise))]
 
+    def left_out(self) -> str:
+        """What the features leave out of the costs, in words: that for which the evidence is largest."""
+        tables = [self._tables(sums) for sums in self._sums if sums.count]
+        shape, costs = list(SHARES).index("shape"), range(self.problem.constraints)
+        found = [(evidence[shape, j], words["extra"][j]) for evidence, _, words in tables for j in costs]
+        return max(found, default=(0.0, "something"))[1]
+
     def reset(self, why: str) -> None:
         """Forget everything seen and start anew, after an alarm was understood. Each start may spend `level` again."""
         self.resets.append(f"{why} (after: {self.alarm or self.warning or 'no alarm'})")

@@ -435,7 +435,7 @@ def from_log(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fin
         way_out = "log the costs that were measured: without them nothing can be tested"
         return [
             judged("log", False, f"all {len(usable)} outcomes lack a cost (NaN, not measured)", way_out),
-            *without_log(),
+            *(unknown(name, "the log has no cost") for name, _, _ in TESTS.values()),
         ]
     sigma = _reward_noise(problem, log)
     if needs_time(problem) and log.time is None:
@@ -495,7 +495,7 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
             "log or play more; pooled=True (--pooled) takes all steps together, if costs do not depend on the step"
         )
         return unknown(name, f"no step has more than {FIRST_MARK} outcomes, too few to tell early from late", way_out)
-    words = {"extra": "something", "since": "an earlier observation", "lost": "most", "far": ""}
+    words = {"extra": monitor.left_out(), "since": "an earlier observation", "lost": "most", "far": ""}
     what, way_out = MESSAGES[test].format(**words).split(". ")
     evidence = f"not contradicted by {int(log.measured.sum())} costs ({numbers})"
     if test == "loss":
@@ -612,7 +612,9 @@ def _declared_costs(problem: Problem, log: Log, safe: dict[int, KnownState], lev
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {level:g}"
     worst = int(each.max(axis=1).argmax())
     (step, key), mean = list(sums)[worst], totals[worst] * sigma / counts[worst]
-    where = f"at step {step}, state {key!r} costs are off by {mean.round(4).tolist()} on average"
+    row = next(row for row, known in safe.items() if (int(log.step[row]), known.key) == (step, key))
+    called = problem.names.place(log.states[row])
+    where = f"at step {step}, {called} costs are off by {mean.round(4).tolist()} on average"
     text = f"not contradicted by {plays}" if evidence < limit else f"{where}, over {plays}"
     way_out = "correct baseline_cost, declare its error, or declare it unknown"
     return [judged(name, evidence < limit, f"{text} ({numbers})", way_out)]

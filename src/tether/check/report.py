@@ -1,12 +1,14 @@
 """Finding and Report: what was examined, what was found, and the way out."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tether.errors import AssumptionError
 
 Verdict = Literal["holds", "fails", "cannot be known"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 NOTHING = "nothing was looked at. Pass states=[…] or a log, or check the Bridge of an environment, which plays it."
 
@@ -70,18 +72,23 @@ class Report:
                 return finding
         raise KeyError(f"no finding is called {name!r}; there are {[finding.name for finding in self.findings]}")
 
+    @property
+    def conclusion(self) -> str:
+        """Which findings fail, how many there are of each verdict, and whether nothing was looked at."""
+        counts = Counter(finding.verdict for finding in self.findings)
+        lines = [f"FAILS: {finding.name}" for finding in self.failures]
+        lines.append(", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS))
+        return "\n".join([*lines, f"NOTHING EXAMINED: {NOTHING}"] if self.verdict == "nothing examined" else lines)
+
     def __str__(self) -> str:
-        counts = dict.fromkeys(("holds", "fails", "cannot be known"), 0)
         lines: list[str] = []
         for finding in self.findings:
-            counts[finding.verdict] += 1
             word = {"fails": "FAILS", "cannot be known": "unknown"}.get(finding.verdict, finding.verdict)
             lines.append(f"{word:<9}{finding.name}")
             lines += wrap(finding.evidence, 98, initial_indent=" " * 11, subsequent_indent=" " * 11)
             if finding.way_out:
                 lines += wrap(f"way out: {finding.way_out}", 98, initial_indent=" " * 11, subsequent_indent=" " * 13)
-        lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-        return "\n".join([*lines, f"NOTHING EXAMINED: {NOTHING}"] if self.verdict == "nothing examined" else lines)
+        return "\n".join([*lines, self.conclusion])
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""

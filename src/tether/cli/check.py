@@ -74,9 +74,9 @@ def of_study(spec: str, seed: int | None, json: bool) -> bool:
 
 def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:
     """Findings as a table on a terminal, as plain paragraphs in a pipe; each with the world it is about, if any."""
-    if not sys.stdout.isatty():
-        from tether.check.report import Report
+    from tether.check.report import Report
 
+    if not sys.stdout.isatty():
         typer.echo(f"\n{title}")
         for world in dict.fromkeys(world for world, _ in rows):
             typer.echo(f"{world}\n{Report(tuple(finding for about, finding in rows if about == world))}")
@@ -96,6 +96,7 @@ def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:
         verdict = "unknown" if finding.verdict == "cannot be known" else finding.verdict
         table.add_row(Text(verdict, style=COLOURS[finding.verdict]), Text(name), text)
     Console().print(table)
+    typer.echo(Report(tuple(finding for _, finding in rows)).conclusion)
 
 
 def by_questions(json: bool) -> bool:

@@ -9,7 +9,7 @@ import typer
 
 from tether.cli import output
 from tether.cli.output import Debug
-from tether.errors import InputError, TetherError
+from tether.errors import InputError, MissingExtra
 
 STOPPED = "stopped. What was acknowledged is in the log; the same command starts the service again."
 """What Ctrl-C says before the server takes it over: other commands speak of studies then."""
@@ -32,7 +32,7 @@ def serve(
             import starlette  # noqa: F401
             import uvicorn  # noqa: F401
         except ImportError as error:
-            raise TetherError(
+            raise MissingExtra(
                 f'`tether serve` needs more packages ({error.name}): pip install "tether-rl[service]".'
             ) from error
         from tether.service.config import read_config

@@ -226,9 +226,9 @@ class BoxRays(ActionRays):
         return safe
 
     def target_points(self, state: State) -> Array:
-        """The ends of the rays as vectors, also where they were given in the shape of the space."""
-        given = super().target_points(state)
-        return given.reshape(-1, self.low.size) if given.size % self.low.size == 0 else given
+        """The ends of the rays as vectors, also where they were given in the shape of the space, or just one."""
+        given, shape = super().target_points(state), self.space.shape
+        return given.reshape(-1, self.low.size) if shape in (given.shape, given.shape[1:]) else given
 
     def points(self, state: State) -> tuple[Array, Array]:
         """The safe action (m,) and the ends of the rays (N, m), refused unless they lie in the box."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tether.errors import InputError, imported
 from tether.gym.bridge import check_takes
 from tether.records import Array
@@ -83,7 +85,8 @@ def progress_bar(total: int, wanted: bool | None) -> Iterator[Sequence[Callback]
         task = bar.add_task("learning", total=total)
 
         def show(episode: Episode) -> None:
-            cost, margin = (", ".join(f"{value:.3g}" for value in values) for values in (episode.cost, episode.margin))
+            shown = np.round((episode.cost, episode.margin), 9)  # a margin of 1e-16 is what rounding leaves of 0
+            cost, margin = (", ".join(f"{value:.3g}" for value in values) for values in shown)
             words = f"return {episode.total:.4g}, cost up to {cost}, margin {margin}"
             bar.update(task, advance=1, description=f"{words}, safe action {episode.baseline_share:.0%}")
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 from tether.agents.agent import Agent
+from tether.errors import InputError
 from tether.gym.bridge import Bridge
 from tether.records import Array, Reason, State, StateKey
 
@@ -87,12 +89,19 @@ class Comparison:
         return line if low > 0.0 else f"{line}. No gain is shown"
 
 
+def check_count(name: str, count: Any) -> None:
+    """Refuse what is no number of things."""
+    if not (isinstance(count, int | np.integer) and count >= 0):
+        raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
+
+
 def compare(bridge: Bridge, agent: Agent, episodes: int, seed: int) -> Comparison | None:
     """Play so many more episodes with the agent as it is, and with the safe action from the same seeds.
 
     Every step of both is certified or safe, as any other; nothing is learned from them. None if there are no episodes,
     or the agent cannot be asked without playing, or costs drift with each decision: bounds do not age by a peek.
     """
+    check_count("episodes", episodes)
     peek, problem = getattr(agent, "peek", None), bridge.problem
     if peek is None or not episodes or (any(problem.drift) and problem.drift_per == "decision"):
         return None

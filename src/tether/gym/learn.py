@@ -23,6 +23,7 @@ from tether.check.monitor import Monitor
 from tether.errors import InputError, nearest
 from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes, owned
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
+from tether.gym.comparison import check_count
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
 from tether.problem.keys import rebuilt
@@ -36,7 +37,7 @@ SYMBOLS = {
     "phi": "features", "a_0": "safe_action", "tau": "threshold", "sigma": "noise", "delta": "confidence",
     "H": "horizon", "K": "episodes", "B": "gamma_norm", "epsilon": "misfit", "rho": "drift", "eta": "exceedance",
     "safe_cost": "baseline_cost", "steps": "episodes", "timesteps": "episodes", "total_timesteps": "episodes",
-    "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range",
+    "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range", "cost_limit": "threshold",
 }  # fmt: skip
 """What the docs write as a symbol or in words, or other libraries call it, and somebody may write as an argument."""
 
@@ -156,8 +157,7 @@ def learn(
     """
     bridge = _bridge(locals())
     for name, count in (("seed", seed), ("episodes", episodes), ("compare", 0 if compare is None else compare)):
-        if not (isinstance(count, int | np.integer) and count >= 0):
-            raise InputError(f"{name} must be an integer >= 0, but is {count!r}.")
+        check_count(name, count)
     listeners = check_callbacks(callbacks)
     for name, function in (("agent", agent), ("on_step", on_step)):
         if function is not None and not callable(function):

@@ -557,7 +557,10 @@ def load(spec: str, folder: Path | None = None) -> Any:
     if callable(thing) and not isinstance(getattr(thing, "problem", thing), Problem):
         thing = _called(spec, thing)
     if not isinstance(getattr(thing, "problem", thing), Problem):
-        raise InputError(f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one.")
+        raise InputError(
+            f"{spec!r} is {type(thing).__name__}, not a Problem, nor a function that returns one. For an environment, "
+            "name its tether.Bridge(env, …)."
+        )
     return thing
 
 
