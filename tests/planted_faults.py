@@ -1437,6 +1437,18 @@ LIVE_USE = (
         f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
     ),
     Fault(
+        "live: a stop that was interrupted is never logged, and so never released",
+        "advisor:Advisor.log_stop",
+        swap("BaseException", "StoreError"),
+        f"{LIVE}/test_half_way.py::test_a_stop_that_was_interrupted_holds_and_is_logged_with_the_next_entry",
+    ),
+    Fault(
+        "live: functions that exit are not taken for a failure",
+        "advisor:Advisor._rebuild",
+        swap("(Exception, SystemExit)", "Exception"),
+        f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
+    ),
+    Fault(
         "live: logged features are compared with nothing",
         "binding:_difference",
         becomes("''"),

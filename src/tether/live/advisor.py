@@ -645,12 +645,12 @@ class Advisor:
             log.error("other processes learn of a stop from the log only: %s", error)
         try:
             try:
-                self.sync()
-            except TetherError:  # whatever is wrong with what was read here, the others are to stop
+                self._latch_is_logged(stop, self._order(lambda: stop))
+            except TetherError as error:  # whatever is wrong with what was read here, the others are to stop
                 self._latch_is_logged(stop, *self._store.append([stop.draft()]))
-                raise
-            self._latch_is_logged(stop, self._order(lambda: stop))
-        except StoreError:
+                if isinstance(error, StoreError):  # else the problem's functions fail, which is no fault of the stop
+                    raise
+        except BaseException:
             with self._lock:
                 self._notes.append(stop)
             raise
@@ -885,7 +885,7 @@ class Advisor:
             apply()
         except StoreError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a function may call sys.exit
             self._fail(error)
         except BaseException as interrupted:
             self._fail(interrupted)
@@ -913,7 +913,7 @@ class Advisor:
             replica = load(self._store, self._learner)
         except StoreError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(self._failure) from error
         with self._lock:
             if self._failure:  # else somebody else was faster
