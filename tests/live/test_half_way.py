@@ -64,9 +64,10 @@ def test_a_plan_that_fails_in_the_callers_function_counts_no_outcome_twice(asked
     assert Advisor(shop.problem, advisor.store).replica.to_bytes() == advisor.replica.to_bytes()
 
 
-def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again):
+@pytest.mark.parametrize("error", [ConnectionError, np.linalg.LinAlgError])
+def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again, error):
     """An error in `plan` was passed over once, and the older plan kept: a replay, where nothing failed, differed."""
-    shop = Shop()
+    shop = Shop(error)
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     for number in range(40):
         decision = advisor.decide(7, 0)
