@@ -1,6 +1,7 @@
 """What is begun and not finished must never be counted twice: that would make bounds too small."""
 
 import time
+from asyncio import CancelledError
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again, e
     assert report.holds and report.decisions > 20, report.differences
 
 
-@pytest.mark.parametrize("error", [ConnectionError, SystemExit])
+@pytest.mark.parametrize("error", [ConnectionError, SystemExit, CancelledError])
 def test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer(
     asked_again, monkeypatch, error
 ):
@@ -107,7 +108,7 @@ def test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_un
     advisor.close()
 
 
-@pytest.mark.parametrize("error", [ConnectionError, SystemExit])
+@pytest.mark.parametrize("error", [ConnectionError, SystemExit, CancelledError])
 def test_a_stop_reaches_the_log_while_functions_fail(asked_again, error):
     """As any other does, so that whoever gave it is not told that it failed; and it can be released."""
     shop = Shop(error)

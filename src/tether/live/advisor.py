@@ -885,11 +885,11 @@ class Advisor:
             apply()
         except StoreError:
             raise
-        except (Exception, SystemExit) as error:  # a function may call sys.exit
-            self._fail(error)
-        except BaseException as interrupted:
+        except KeyboardInterrupt as interrupted:
             self._fail(interrupted)
             raise
+        except BaseException as error:  # a function may call sys.exit, too
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         seq = self._replica.head.seq + 1
@@ -903,7 +903,7 @@ class Advisor:
         while self._failure and not self._closed.wait(pause):
             try:
                 self._rebuild()
-            except Exception as error:  # not yet
+            except BaseException as error:  # not yet
                 log.warning("the log still cannot be applied: %s", type(error).__name__)
             pause = min(2.0 * pause, MEND_EVERY)
 
@@ -911,9 +911,9 @@ class Advisor:
         """Another replica in place of one that was left half-way, from the newest snapshot and the log."""
         try:
             replica = load(self._store, self._learner)
-        except StoreError:
+        except (StoreError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise InputError(self._failure) from error
         with self._lock:
             if self._failure:  # else somebody else was faster
