@@ -142,6 +142,16 @@ def test_a_stop_that_was_interrupted_holds_and_is_logged_with_the_next_entry(mon
     assert advisor.stopped is None
 
 
+def test_functions_that_fail_when_the_log_is_opened_are_named_as_the_cause(asked_again, caplog):
+    shop = Shop()
+    advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
+    advisor.snapshot()
+    shop.fails, shop.only = True, 10
+    with pytest.raises(InputError, match="functions failed while the log was read \\(ConnectionError\\)"):
+        Advisor(shop.problem, advisor.store)
+    assert "the catalogue is down" in caplog.text
+
+
 def test_the_text_of_an_error_in_the_callers_functions_goes_to_no_caller(caplog):
     shop = Shop()
     advisor = played(shop)

@@ -205,7 +205,16 @@ class Advisor:
             _check_settings(first, self._settings)
         self._is_bound = first is None or check_decisions(self._store, self.problem, self.states)
         self._learner = partial(Learner, self.problem, config, algorithm=algorithm, watch=watch, states=self.states)
-        return load(self._store, self._learner)
+        try:
+            return load(self._store, self._learner)
+        except TetherError:
+            raise
+        except Exception as error:
+            log.error("the problem's functions failed while the log was read", exc_info=error)
+            raise InputError(
+                f"the problem's functions failed while the log was read ({type(error).__name__}): start again once "
+                "they answer. The program's own log has the error."
+            ) from error
 
     def _configure(self, first: Configured | None, guards: Guards | None) -> None:
         """Log what this advisor was started with, if the log does not say so yet."""
