@@ -152,6 +152,14 @@ def test_kubernetes_and_compose_run_as_the_image_does():
         ("startup", "healthz"), ("liveness", "healthz"), ("readiness", "readyz")]  # fmt: skip
 
 
+def test_orders_reach_a_service_that_is_not_ready():
+    """While the log cannot be written, a stop holds in the process that takes it: no proxy may answer in its place."""
+    assert re.findall(r"health_uri (\S+)", (DEPLOY / "Caddyfile").read_text(encoding="utf-8")) == ["/healthz"]
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
+    reached = [each["metadata"]["name"] for each in documents if each["spec"].get("publishNotReadyAddresses")]
+    assert reached == ["tether-orders"] and "`tether-orders`" in PAGE
+
+
 def test_the_password_of_compose_may_hold_what_an_address_may_not():
     """libpq reads it from the environment; within an address `/` and `@` would end it."""
     psycopg = pytest.importorskip("psycopg")
