@@ -67,8 +67,9 @@ class Hub:
                 self.advisor.stop(by="the service", why=why)
 
     def _note_head(self) -> None:
-        """Once in a while, in the thread of the probes."""
+        """Once in a while, in the thread of the probes; and log what is still to be logged, though nobody asks."""
         self._health.submit(self._note_of_head.write)
+        self._log_notes()
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._note_head)
 
     async def decide(self, asked: DecisionRequest, key: str | None, caller: str | None = None) -> LiveDecision:
