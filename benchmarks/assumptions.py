@@ -5,7 +5,8 @@
 The paper's synthetic world with H = 1, σ = 0.1 and safe actions at least 0.3 under τ, so that limit="realised" is
 possible at all; a decision every 100 s. The world of a seed is the same in all cells; what the learner knows of it, or
 gets to see, is not.
-Cells: regret over that of the first cell / mean length of what was played (0 is the safe action, 1 the end of a ray).
+Cells: regret over that of the first cell / certified share after the last decision, the mean over all rays of all
+states of the length that may be played (0: only safe actions, 1: every ray to its end).
 """
 
 import argparse
@@ -15,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from tether import Problem, SlucbQvi, Streams, synthetic
+from tether.agents.certified import certified_set
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
 from tether.lab.worlds.planning import optimal_safe_policy
-from tether.records import Decision, Transition
+from tether.records import Array, Decision, Transition
 
 NOISE, GAP, RANGE, EVERY = 0.1, 0.3, (-0.5, 1.5), 100.0
 SAFE_COSTS: dict[str, dict[str, Any]] = {
@@ -77,31 +79,39 @@ def world_of(row: Row, safe_costs: dict[str, Any], streams: Streams) -> SensedMD
     return SensedMDP(**truth, problem=problem, loss=row.loss, true_reward_noise=row.reward_noise, yes_no=row.yes_no)
 
 
+def best_values(world: LinearMDP) -> Array:
+    """V* (S,) under a limit on the mean, which all cells are compared with: regret is also what an option forbids."""
+    return optimal_safe_policy(replace(world, problem=replace(world.problem, limit="expected"))).values[0]
+
+
 def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> tuple[float, float, int]:
-    """One run with the default agent: its regret, the mean length of what it played, decisions with a cost over τ."""
+    """One run with the default agent: its regret, the certified share at its end, decisions with a cost over τ."""
     streams = Streams.from_seed(seed)
     world = world_of(row, safe_costs, streams)
-    agent, best = SlucbQvi(world.problem), optimal_safe_policy(world).values[0]
-    regret, length, over = 0.0, 0.0, 0
+    agent, best = SlucbQvi(world.problem), best_values(world)
+    regret, over = 0.0, 0
     for count in range(decisions):
         state = world.reset(streams)
         agent.plan()
         decision = agent.act(0, state, time=EVERY * count)
         agent.observe(world.step(decision, streams))
         regret += best[state] - world.true_theta[0] @ decision.feature
-        length += getattr(decision.action, "length", 0.0)
         over += bool(world.true_gamma[0, 0] @ decision.feature > world.problem.threshold[0] + SAFE_TOLERANCE)
-    return regret, length / decisions, over
+    with agent.at(EVERY * decisions):
+        share = np.mean([certified_set(agent, 0, state).lengths for state in range(world.state_count)])
+    return regret, float(share), over
 
 
-def limits(seed: int, decisions: int) -> tuple[float, float]:
-    """The regret of always playing safe, and that of the best under limit="realised": no learning, γ* and θ* known."""
+def limits(seed: int, decisions: int) -> tuple[float, float, float]:
+    """The regret of always playing safe, and that of the best under limit="realised": no learning, γ* and θ* known;
+    and the share of the rays whose costs are at most τ."""
     world = world_of(ROWS['`limit="realised"`'], {}, Streams.from_seed(seed))
-    limited = replace(world.problem, threshold=tuple(world.problem.mean_limit), limit="expected")
-    best, best_limited = (optimal_safe_policy(each).values[0] for each in (world, replace(world, problem=limited)))
-    gaps = best - world.phi_0 @ world.true_theta[0], best - best_limited
+    best = best_values(world)
+    gaps = best - world.phi_0 @ world.true_theta[0], best - optimal_safe_policy(world).values[0]
     safe, realised = (float(decisions * (world.initial @ gap)) for gap in gaps)
-    return safe, realised
+    start, costs = (features @ world.true_gamma[0, 0] for features in (world.phi_0, world.endpoints))
+    room = (world.problem.threshold[0] - start)[:, None] / np.maximum(costs - start[:, None], 1e-12)
+    return safe, realised, float(np.minimum(room, 1.0).mean())
 
 
 def main() -> None:
@@ -116,15 +126,14 @@ def main() -> None:
         cells = []
         for safe_costs in SAFE_COSTS.values():
             runs = [play(row, safe_costs, seed, given.decisions) for seed in range(given.seeds)]
-            regret, length, broken = np.mean(runs, axis=0)
+            regret, share, broken = np.mean(runs, axis=0)
             plain, over = plain or float(regret), over + round(broken * given.seeds)
-            cells.append(f"{regret / plain:.2f} / {length:.2f}")
+            cells.append(f"{regret / plain:.2f} / {share:.2f}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    safe, realised = np.mean([limits(seed, given.decisions) for seed in range(given.seeds)], axis=0) / plain
-    print(
-        f"\nregret of the first cell: {plain:.1f}; of the safe action always, {safe:.2f} times that; of the best under"
-    )
-    print(f'limit="realised", all known, {realised:.2f} times. Decisions with a mean cost over τ: {over}.')
+    safe, realised, share = np.mean([limits(seed, given.decisions) for seed in range(given.seeds)], axis=0)
+    print(f"\nregret of the first cell: {plain:.1f}; of always playing safe, {safe / plain:.2f} times that; of")
+    print(f'the best under limit="realised", all known, {realised / plain:.2f} times.')
+    print(f"Share of the rays under τ: {share:.2f}. Decisions with a mean cost over τ: {over}.")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ lake = Bridge(
     threshold=0.25,
     cost=lambda state, action, landing, info: float(landing in HOLES),
     baseline_cost=lambda step, state: risk[state, safe[state]],
-    gamma_norm=2.0,  # ‖γ*‖ <= 2: at most four holes; it steers, no bound rests on it
+    gamma_norm=2.0,  # ‖γ*‖ <= 2: at most four holes; it steers; bounds need it for rounding alone
     cost_kind="bounded",
 )  # the environment's own horizon: 100 steps
 exact = []

@@ -113,7 +113,7 @@ SAFE_SETS = (
         f"{LITERAL}::test_two_constraints_cut_every_ray_at_the_nearer_one",
     ),
     Fault(
-        "hope of an unknown cost is pessimistic",
+        "the optimistic length of an unknown cost is pessimistic",
         "bound:measured_lengths",
         swap("-radius", "radius"),
         f"{LITERAL}::test_unknown_safe_costs_give_the_unconditioned_set[adaptive]",
@@ -181,7 +181,7 @@ PLANS = (
     Fault(
         "weights from the matrix of the first step",
         "plan:prepare_step",
-        swap("values.factor[stage]", "values.factor[0]", times=2),
+        swap("values.factor[stage]", "values.factor[0]"),
         ALGORITHM_1,
     ),
     Fault(
@@ -216,10 +216,10 @@ PLANS = (
         "play the optimistic length",
         "choice:choose",
         swap("plan.length[row, slot] = work[0, best]", "plan.length[row, slot] = work[1, best]"),
-        f"{CHOICE}::test_directional_scores_the_hoped_length_and_plays_the_certified_one",
+        f"{CHOICE}::test_directional_scores_the_optimistic_length_and_plays_the_certified_one",
     ),
     Fault(
-        "hope with the certified length",
+        "score the optimistic length by the certified one",
         "choice:score_rays",
         swap("work[at, i]", "work[0, i]"),
         f"{LITERAL}::test_each_explorer_chooses_what_its_definition_chooses[directional]",
@@ -348,7 +348,7 @@ KNOWN_FACTS = (
         "facts: the margin is not added to the bound",
         "bound:pessimistic_cost",
         swap("margin * (1.0 + abs(share))", "0.0"),
-        f"{BOUND}::test_a_margin_shortens_the_certified_length_and_lengthens_the_hoped_one",
+        f"{BOUND}::test_a_margin_shortens_the_certified_length_and_lengthens_the_optimistic_one",
     ),
     Fault(
         "facts: contradictions are not noticed when they come in",
@@ -669,6 +669,12 @@ LOST = (
         "replica:Learner._take_batch",
         swap("part.last", "True"),
         "tests/live/test_warm_start.py::test_a_warm_start_takes_effect_as_a_whole",
+    ),
+    Fault(
+        "order: the gate does not look at whose turn it is",
+        "gate:Gate.add_next",
+        never("not self.turns.is_next(...)"),
+        f"{LIVE}/test_gate.py::test_a_learner_that_counts_a_cost_before_its_turn_is_stopped",
     ),
     Fault(
         "lost: the gate counts no worst case",
@@ -1170,13 +1176,13 @@ MIXTURES = (
         f"{MIXTURE_LAWS}::test_with_several_constraints_what_counts_as_solved_satisfies_all",
     ),
     Fault(
-        "mixtures: hope is pessimistic",
+        "mixtures: the optimistic value is pessimistic",
         "mixture_solver:lower_rises",
         swap("problem.rise[j, i] - ...", "problem.rise[j, i] + problem.radius[j] * problem.width[i]"),
         f"{BY_HAND}::TestOptimism::test_the_optimistic_value_and_the_certified_share",
     ),
     Fault(
-        "mixtures: hope is played uncut",
+        "mixtures: the optimistic mixture is played uncut",
         "mixture_solver:optimistic_optimum",
         drop("scale_back(...)"),
         f"{BY_HAND}::TestOptimism::test_every_constraint_cuts",
@@ -1390,13 +1396,13 @@ LIVE_USE = (
     ),
     Fault(
         "live: a stop that another process announced is not heard",
-        "advisor:Advisor._hear",
+        "advisor:Advisor._take_announcement",
         swap("math.inf if entry is None else entry.seq", "0"),
         f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
     ),
     Fault(
         "live: a stop that was announced and not logged stays unlogged",
-        "advisor:Advisor._hear",
+        "advisor:Advisor._take_announcement",
         drop("self._notes.append(stop)"),
         f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
     ),
@@ -1409,7 +1415,7 @@ LIVE_USE = (
     Fault(
         "live: announcements that cannot be read are passed over",
         "advisor:Advisor._stop_in_effect",
-        swap("UNHEARD", "None"),
+        swap("STOPS_UNREAD", "None"),
         f"{LIVE}/test_orders.py::test_an_announcement_that_cannot_be_read_is_a_stop_until_it_can",
     ),
     Fault(
@@ -1469,7 +1475,7 @@ LIVE_USE = (
     Fault(
         "live: listed states are not compared",
         "advisor:_check_settings",
-        never("told.listed != settings.listed"),
+        never("first.listed != settings.listed"),
         f"{LIVE}/test_binding.py::test_listed_states_are_compared_before_anything_is_decided",
     ),
     Fault(
@@ -1547,7 +1553,7 @@ LIVE_USE = (
     Fault(
         "agents: what a class takes for equal lends one state the bounds of another",
         "agent:LeastSquaresAgent._recall",
-        swap("not is_told_apart(state)", "False"),
+        swap("not has_exact_key(state)", "False"),
         "tests/agents/test_agent.py::test_what_a_class_takes_for_equal_does_not_lend_the_bounds_of_another_state",
     ),
     Fault(
@@ -1923,9 +1929,9 @@ LIKELIHOOD = (
         "yes/no gate: the guess is taken after its outcome",
         "replica:Learner._count",
         swap(
-            "self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
+            "add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
             "self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))\n"
-            "self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
+            "add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
         ),
         f"{YES_NO_GATE}::test_lost_and_late_costs_are_counted_as_the_learner_counts_them",
     ),

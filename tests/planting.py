@@ -313,7 +313,7 @@ def main(faults: Sequence[Fault], summary: str) -> int:
             planted(copy.package, fault)
         code, output = copy.run_tests(*dict.fromkeys(fault.test for fault in chosen), write_bytecode=True)
         if code != 0:
-            print(output[-3000:], "some of the named tests are not green without any fault: mend them first", sep="\n")
+            print(output[-3000:], "some of the named tests are not green without any fault: fix them first", sep="\n")
             return 1
         missed = 0
         for fault in chosen:

@@ -42,7 +42,7 @@ def test_a_reward_seen_on_the_ray_makes_it_the_choice():
     """r = 1 at x, λ = 1: w = (0, 0.5), ‖x‖ = √0.5, ‖f‖ = 1. The cost was not measured: mean 0 and width 1 at x.
 
     ⟨ĝ, f⟩ = 0 but τ_s = 0.1, so β_s = √(0.25 − 0.01) = √0.24, and bound(x) = √0.24 > τ = 0.3 is met at
-    α = (0.3 − 0.1)/(√0.24 − 0.1) = 0.513. `directional` hopes for all of x: 0.5 + 0.5 √0.5 = 0.854 beats f's 0.5.
+    α = (0.3 − 0.1)/(√0.24 − 0.1) = 0.513. `directional` scores all of x: 0.5 + 0.5 √0.5 = 0.854 beats f's 0.5.
     """
     agent = SlucbQvi(two_arm_problem(threshold=0.3), fixed("directional"))
     agent.observe(Transition(0, 0, OTHER, 1.0, None))

@@ -204,5 +204,5 @@ def test_references_are_recognised_and_broken_ones_noticed():
     )
     table = f"| paper | code | test |\n|---|---|---|\n{line}\n\n`tether.kernels`"
     assert rows_of(table) == [Row(3, ("tether.kernels.radius.no_such",), ("tests/unit/test_x.py::test_y",))]
-    assert not is_used("tether.lab.worlds.planning.regret")
+    assert not is_used("tether.agents.testing.check_agent")
     assert is_used("tether.kernels.bound.pessimistic_cost")

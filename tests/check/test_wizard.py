@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tether import FiniteActions, Problem, RslucbQvi, SlucbQvi, StarActions
-from tether.check.wizard import ALWAYS_SAFE, MEASURED, QUESTIONS, Answer, declaration, obstacles, page, regret
+from tether.check.wizard import ALWAYS_SAFE, MEASURED, QUESTIONS, Answer, declaration, measured, obstacles, page
 from tether.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -91,10 +91,10 @@ def test_the_pipe_on_the_page_has_an_answer_to_each_question(written):
 
 
 def test_every_measured_answer_has_its_row():
-    assert [regret(QUESTIONS[0].answers[0], column) for column in range(3)] == ["1.00", "4.63", "5.59"]
+    assert [measured(QUESTIONS[0].answers[0], column)[0] for column in range(3)] == ["1.00", "4.63", "5.59"]
     for answer in ANSWERS:
-        assert bool(regret(answer, 2)) == bool(answer.row), answer.words
-    assert regret(Answer("not measured"), 0) == ""
+        assert all(measured(answer, 2)) == bool(answer.row), answer.words
+    assert measured(Answer("not measured"), 0) == ("", "")
 
 
 def test_the_benchmark_prints_the_table_that_was_copied():

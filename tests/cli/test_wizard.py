@@ -27,7 +27,11 @@ def test_the_problem_is_on_standard_output_and_the_questions_are_not():
     for option in ('lost="worst-case"', "misfit=0.01", 'limit="realised"', "noise_scales=True"):
         assert f"    {option},\n" in found.stdout
     assert "reward_noise" not in found.stdout
-    assert "regret 20.43 times" in found.stdout and "to drop it  features that follow" in found.stdout
+    assert (
+        "regret 20.43 times" in found.stdout
+        and "certified share" in found.stdout
+        and "to drop it  features that follow" in found.stdout
+    )
     for question in QUESTIONS:
         assert f"{question.words}\n  1  " in found.stderr and f"{question.words}\n  1  " not in found.stdout
 
@@ -57,7 +61,7 @@ def test_json_is_one_object_with_every_answer():
     found = json.loads(wizard(PAPER, "--json", code=0).stdout)
     assert found["ok"] is True and found["against"] == []
     assert [entry["question"] for entry in found["answers"]] == [question.words for question in QUESTIONS]
-    assert found["declaration"].startswith("problem = Problem(") and found["answers"][0]["regret"] == "1.00"
+    assert found["declaration"].startswith("problem = Problem(") and found["answers"][0]["measured"][0] == "1.00"
 
 
 @pytest.mark.parametrize(

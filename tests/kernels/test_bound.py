@@ -177,7 +177,7 @@ def test_the_optimistic_length_uses_the_lower_bound():
     assert optimistic[0] == pytest.approx(0.4 / (0.7 - 0.4 * np.sqrt(0.5)), rel=1e-8)
 
 
-def test_a_margin_shortens_the_certified_length_and_lengthens_the_hoped_one():
+def test_a_margin_shortens_the_certified_length_and_lengthens_the_optimistic_one():
     """Margin 0.01 with |share| = 1 counts twice: 0.4/(0.32 + 0.4 √0.5).
 
     From below, with ⟨ĝ, x⟩ = 0.7: 0.4/(0.78 − 0.4 √0.5).
@@ -774,8 +774,8 @@ def test_sound_inputs_certify_every_ray(seed, is_star):
 def test_a_nan_of_one_candidate_leaves_it_without_length_and_the_others_untouched(seed, is_star, lengths, name, at):
     inputs = safe_inputs(np.random.default_rng(seed))
     inputs[name][at] = np.nan
-    certified, hoped = lengths(inputs, is_star)
-    for result in (certified, hoped):
+    certified, optimistic = lengths(inputs, is_star)
+    for result in (certified, optimistic):
         np.testing.assert_array_equal(np.delete(result, at), 1.0)
         assert result[at] == 0.0
 

@@ -171,8 +171,8 @@ def test_a_value_that_is_not_a_number_is_as_large_as_can_be():
     assert clipped_value(make_rules(horizon=3, explorer=CERTIFIED), 1, np.nan) == 2.0
 
 
-def test_hope_is_all_or_nothing_except_for_adaptive():
-    """`adaptive` hopes fully in plans 1, 4, 9, 16 and by a quarter in the others."""
+def test_the_optimism_share_is_0_or_1_except_for_adaptive():
+    """`adaptive` takes all of it in plans 1, 4, 9, 16 and a quarter in the others."""
     assert optimism_share(make_rules(explorer=DIRECTIONAL), 7) == 1.0
     assert optimism_share(make_rules(explorer=CERTIFIED), 4) == 0.0
     assert optimism_share(make_rules(explorer=PAPER), 4) == 0.0
@@ -184,7 +184,7 @@ def test_hope_is_all_or_nothing_except_for_adaptive():
 # Choices by hand
 
 
-def test_directional_scores_the_hoped_length_and_plays_the_certified_one():
+def test_directional_scores_the_optimistic_length_and_plays_the_certified_one():
     """Optimistic length 1: score 0.6 + 1. Certified length 0.5: that is what is played."""
     (row, length, score, reason), bound = pick(make_rules(explorer=DIRECTIONAL))
     assert (row, reason) == (0, BEST)
@@ -210,8 +210,8 @@ def test_the_papers_score_carries_kappa():
     assert bound[0] == 0.1
 
 
-def test_adaptive_takes_a_quarter_of_the_hope():
-    """Certified end: 0.4 + √0.5; hoped end: 1.6; a quarter of the way from the first to the second. Plan 4: all."""
+def test_adaptive_takes_a_quarter_of_the_optimism():
+    """Certified end: 0.4 + √0.5; optimistic end: 1.6; a quarter of the way from one to the other. Plan 4: all."""
     (_, _, score, _), _ = pick(make_rules(explorer=ADAPTIVE), plans=5)
     assert score == pytest.approx(0.75 * (0.4 + np.sqrt(0.5)) + 0.25 * 1.6, abs=1e-7)
     (_, _, score, _), _ = pick(make_rules(explorer=ADAPTIVE), plans=4)

@@ -14,8 +14,8 @@ from kernels.generators import exact_factor, exact_norm, exact_width, law, ridge
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.compiled import replaced
 from tether.kernels.model import KNOWN, MEASURED, TOLD, add_state, new_plan, new_tables
-from tether.kernels.plan import UPDATE_LIMIT, observe, refresh, scratch_for, solve, target_moment
-from tether.kernels.ridge import PENDING, new_costs, new_values, observe_cost, observe_value, remember
+from tether.kernels.plan import UPDATE_LIMIT, observe, refresh, scratch_for, target_moment
+from tether.kernels.ridge import PENDING, new_costs, new_values, observe_cost, observe_value, remember, solve
 from tether.problem.action_sets import FiniteActions, StarActions
 from tether.problem.problem import KnownState
 from tether.records import Transition
@@ -141,7 +141,7 @@ def test_a_penalty_shapes_the_reward_and_nothing_else(seed, count, penalty):
 def test_weights_are_the_inverse_gram_matrix_times_the_moment():
     """U = [[2, 1], [0, 1]], A^{-1}(2, 2) = (0, 1)."""
     moment = np.array([2.0, 2.0])
-    solve(np.array([[2.0, 1.0], [0.0, 1.0]]), moment)
+    solve(np.array([[2.0, 1.0], [0.0, 1.0]]), moment, 2)
     np.testing.assert_array_equal(moment, [0.0, 1.0])
 
 

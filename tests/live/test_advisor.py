@@ -126,6 +126,9 @@ def test_costs_take_effect_in_the_order_of_decisions(world):
         for n in numbers:
             advisor.record(decisions[n].id, 0.1, plant.measure(0, decisions[n].feature))
 
+    status = advisor.status()
+    assert (status.outcomes, status.open, status.waiting) == (0, 12, 0), "a sensor that is silent holds up as much"
+    assert (status.waiting_for, status.waiting_since) == (decisions[0].id, 1000.0)
     record(8, 9, 10, 11, 2, 3, 4, 5)
     status = advisor.status()
     assert (status.outcomes, status.decisions, status.open, status.waiting) == (8, 12, 4, 8)
@@ -143,7 +146,7 @@ def test_costs_take_effect_in_the_order_of_decisions(world):
         advisor.lose(decisions[5].id, by="me", why="a mistake")
     record(7)
     status = advisor.status()
-    assert (status.waiting, status.waiting_for, status.lost, status.data_version) == (0, "", 1, 12)
+    assert (status.waiting, status.open, status.lost, status.data_version) == (0, 1, 1, 12), "one more was decided"
     last = advisor.decide(0)
     assert {limit.lost for limit in last.certificate.limits} == {0 if last.is_baseline else 1}
     again = Advisor(world.problem, advisor.store)

@@ -10,6 +10,7 @@ import pytest
 
 import tether
 from live.plant import Plant, live_advisor
+from tether.agents.outcome_order import OutcomeOrder
 from tether.agents.slucb import SlucbConfig
 from tether.live.audit import replay
 from tether.live.gate import Gate, Terms
@@ -298,6 +299,32 @@ def test_stale_sums_in_the_learner_are_noticed(memory, states):
     now = [state for state in range(states) if not advisor.replica.learner.propose(0, state).is_baseline]
     assert {advisor.decide(state).reason for state in now} == {"gate-refused"}
     assert now
+
+
+def test_a_learner_that_counts_a_cost_before_its_turn_is_stopped(monkeypatch):
+    """The gate keeps the order of decisions, too. What was stopped stays so after a restart from a snapshot."""
+    world, _ = world_and_streams(3, horizon=1)
+    advisor, plant = live_advisor(world.problem, watch=False), Plant(world.true_gamma)
+    plant.play(advisor, 40)
+    advisor.decide(0)  # its outcome does not come
+    late = advisor.decide(1)
+
+    def hasty(order, stage):
+        queue = order._queues[stage]
+        due = {id: each.outcome for id, each in queue.items() if each.outcome is not None}
+        for id in due:
+            del queue[id]
+        order._waiting[stage] = 0
+        return list(due.values())
+
+    monkeypatch.setattr(OutcomeOrder, "_due", hasty)
+    advisor.record(late.id, 0.1, plant.measure(0, late.feature))
+    assert advisor.replica.learner.version == 41
+    wanting = [state for state in range(4) if not advisor.replica.learner.propose(0, state).is_baseline]
+    assert {advisor.decide(state).reason for state in wanting} == {"gate-refused"}
+    again = Learner(world.problem, advisor.replica.learner.config, watch=False)
+    again.restored(advisor.replica.learner.to_bytes())
+    assert again.gate.prepare(0) is None
 
 
 def test_numbers_that_are_not_finite_in_the_learner_give_the_safe_action():

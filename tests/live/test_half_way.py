@@ -86,7 +86,7 @@ def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again, e
 def test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer(
     asked_again, monkeypatch, error
 ):
-    monkeypatch.setattr(advisor_module, "MEND_AFTER", 0.05)
+    monkeypatch.setattr(advisor_module, "RETRY_AFTER", 0.05)
     shop = Shop(error)
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     decision = advisor.decide(7, 0)

@@ -263,7 +263,7 @@ def test_counts_begin_anew_with_the_decisions_that_rest_on_the_change(change):
     again = Ledger.from_json((0.5,), ledger.to_json())
     for each in (ledger, again):
         each.apply(*seen(10, rests_on=2))
-    assert again.to_bytes() == ledger.to_bytes()
+    assert again.to_json() == ledger.to_json()
     assert again.since.outcomes == 1
 
 

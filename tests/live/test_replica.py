@@ -35,7 +35,9 @@ def fold(learner, entry):
     """Apply an entry; the decision that an outcome belongs to is taken as made just before."""
     event = event_of(entry)
     if isinstance(event, OutcomeRecorded):
-        learner.agent.order.expect(event.decision_id, event.step, np.array(event.feature))
+        id, step, feature = event.decision_id, event.step, np.array(event.feature)
+        learner.agent.order.expect(id, step, feature)
+        learner.gate.turns.expect(learner.agent.stage_of(step), id, feature)
     learner.apply(entry.seq, event)
 
 

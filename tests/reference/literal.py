@@ -219,16 +219,16 @@ class Literal:
             lengths[i] = min(self.reach(b, j, f, end, actions.is_star, 1) for j, b in enumerate(intervals))
             if lengths[i] <= 0.0:
                 continue
-            hoped = lengths[i]
-            if self.hope() > 0.0 and actions.is_star:
-                hoped = min(self.reach(b, j, f, end, True, 0) for j, b in enumerate(intervals))
+            optimistic = lengths[i]
+            if self.optimism_share() > 0.0 and actions.is_star:
+                optimistic = min(self.reach(b, j, f, end, True, 0) for j, b in enumerate(intervals))
             width = intervals[0](end)[2]
-            here, there = (score_of(f + at * (end - f), at * width) for at in (lengths[i], hoped))
-            scores[i] = (1.0 - self.hope()) * here + self.hope() * there
+            here, there = (score_of(f + at * (end - f), at * width) for at in (lengths[i], optimistic))
+            scores[i] = (1.0 - self.optimism_share()) * here + self.optimism_share() * there
         best = max(scores, key=lambda i: (scores[i], i == -1, -i))
         return Choice(best, lengths.get(best, 0.0), scores[best], scores, lengths)
 
-    def hope(self):
+    def optimism_share(self):
         """How much the optimistic length counts: all in `directional`, and in plans 1, 4, 9, … of `adaptive`."""
         if self.recipe.explorer == "adaptive":
             return 1.0 if self.plans in {n * n for n in range(1, 100)} else 0.25

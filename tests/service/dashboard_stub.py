@@ -78,6 +78,7 @@ class Stub:
         self.start, self.revoked, self.actions = time.time(), set(), []
         self.changed = threading.Condition()
         self.orders, self.uplift = [], None
+        self.waiting, self.early = None, 0
 
     def note(self, kind, text, by="chief"):
         """Logs something that is neither a decision nor an outcome."""
@@ -195,7 +196,10 @@ class Stub:
                 "outcomes": len(done),
                 "costs": sum(row["outcome"]["cost"] is not None for row in done),
                 "gate_refusals": 0,
+                "open": len(self.rows) - len(done),
+                "waiting": self.early,
             },
+            "waiting": self.waiting,
             "constraints": [{"name": "Discomfort", "threshold": TAU}],
             "radius": {"value": 2.713, "origin": self.origin},
             "bounds": self.bounds,

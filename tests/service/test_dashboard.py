@@ -354,7 +354,9 @@ def test_a_tuned_radius_an_expected_cost_and_listed_actions_are_said_on_the_cert
     assert ("⚠ tuned" in line.inner_text()) == ("origin" in options)
     line.click()
     person.see("#certificate .banner", words)
-    assert ("⚠ tuned" in person.tab.locator("#certificate-body").inner_text()) == ("origin" in options)
+    shown = person.tab.locator("#certificate-body").inner_text()
+    assert ("⚠ tuned" in shown) == ("origin" in options)
+    assert ("mean cost is at most" in shown) == ("bounds" not in options)
     assert person.tab.locator("#banners").filter(has_text="tuned").count() == ("origin" in options)
     assert person.is_content()
 
@@ -439,6 +441,19 @@ def test_a_refused_promotion_names_what_is_missing_and_a_step_down_works(meet):
             tab.get_by_role("button", name="Cancel").click()
     person.see("#modes [aria-current]", "shadow")
     assert person.stub.mode == "shadow" and person.is_content(but="409")
+
+
+@pytest.mark.slow
+def test_a_silent_sensor_is_told_of_and_outcomes_that_wait_have_a_banner(meet):
+    person = meet("reader")
+    person.stub.waiting = {"for": "decision 7", "since": time.time() - 600.0}
+    person.stub.decide(outcome=False)
+    person.see("#tiles", "1 to come, the first since")
+    assert "decision 7" not in person.tab.locator("#banners").inner_text()
+    person.stub.early = 3
+    person.stub.note("mode", "live")
+    person.see("#banners", "3 outcomes wait. Costs count in the order of decisions, and decision 7 has no outcome")
+    assert person.is_content()
 
 
 @pytest.mark.slow

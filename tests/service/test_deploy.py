@@ -213,8 +213,10 @@ TELLING = {  # alert: series, as they are after two hours where it fires, and wh
         *((f'tether_outcomes_total{{pod="{pod}"}}', RISING, 10, 1) for pod in "ab"),
     ],
     "TetherOutcomesWait": [
+        ("tether_outcomes_pending", STEADY, 1, 1),
         ("tether_outcomes_waiting", STEADY, 1, 1),
         ("tether_outcomes_waiting_since_timestamp_seconds", STEADY, 60, 7000),
+        ("tether_outcomes_total", RISING, 1, 1),
     ],
     "TetherOutcomesLost": [("tether_outcomes_lost_total", RISING, 1, 0)],
     "TetherSnapshotOld": [("tether_snapshot_age_entries", STEADY, 60_000, 40_000)],
@@ -242,6 +244,9 @@ def test_each_alert_fires_when_it_should_and_not_before(tmp_path):
     tests += [unit(alert, [(name, shape.format(good)) for name, shape, _, good in series])
               for alert, series in TELLING.items()]  # fmt: skip
     tests += [unit("TetherDown", [("other", "1x150")], "page")]  # a target that is gone is down, too
+    old = [("tether_outcomes_pending", "9x150"), ("tether_outcomes_waiting_since_timestamp_seconds", "60x150")]
+    tests += [unit("TetherOutcomesWait", [*old, ("tether_outcomes_total", "5x150")], "ticket")]  # a silent sensor
+    tests += [unit("TetherOutcomesWait", [*old, ("tether_outcomes_total", "0+1x150")])]  # one that takes its time
     (tmp_path / "tests.json").write_text(json.dumps({"rule_files": [str(DEPLOY / "alerts.yaml")], "tests": tests}))
     says_yes("promtool", "test", "rules", tmp_path / "tests.json")
 

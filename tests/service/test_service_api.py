@@ -1,6 +1,7 @@
 """The endpoints: decisions and outcomes, exactly once; what bad input is told; what readers and operators see."""
 
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -371,6 +372,10 @@ def test_a_method_that_a_path_does_not_have_is_405_and_a_problem_that_names_thos
 
 def test_a_lost_outcome_is_declared_and_the_status_says_what_waits(client):
     first, second = (client.post("/v1/decisions", json={"state": 1}).json()["id"] for _ in range(2))
+    status = client.get("/v1/status").json()
+    assert (status["counts"]["open"], status["counts"]["waiting"], status["waiting"]["for"]) == (2, 0, first)
+    (oldest,) = re.findall(r"^tether_outcomes_waiting_since_timestamp_seconds (.+)", client.get("/metrics").text, re.M)
+    assert float(oldest) == status["waiting"]["since"]
     assert client.post("/v1/outcomes", json={"decision_id": second, "reward": 0.1, "cost": 0.2}).status_code == 200
     status = client.get("/v1/status").json()
     assert status["counts"]["waiting"] == 1 and status["waiting"]["for"] == first

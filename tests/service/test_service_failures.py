@@ -278,7 +278,7 @@ def told_by_the_service(caplog):
 def test_readers_scrapes_and_stops_are_answered_while_the_problems_functions_fail(monkeypatch):
     """Else neither the dashboard nor the alert could say so, and whoever orders a stop would be told that it failed."""
     monkeypatch.setattr(plan, "KEPT_NUMBERS", 0)  # a plan asks for the actions of visited states anew
-    monkeypatch.setattr(live_advisor, "MEND_AFTER", 60.0)
+    monkeypatch.setattr(live_advisor, "RETRY_AFTER", 60.0)
     shop = Shop()
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     with serving(advisor) as client:

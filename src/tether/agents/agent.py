@@ -47,7 +47,7 @@ from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_
 from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
 from tether.problem.action_sets import ActionSet, check_norms, feature_of, is_masked
-from tether.problem.keys import is_told_apart
+from tether.problem.keys import has_exact_key
 from tether.problem.options import check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
@@ -379,7 +379,7 @@ class LeastSquaresAgent:
             )
 
     def relabel(self, cost: Origin, value: Origin) -> None:
-        """What evidence says of both radii from now on: for those who scale the radii of an agent that they hold."""
+        """Change the origins of both radii that evidence shows, for callers that scale the radii of this agent."""
         self.origins = (cost, value)
         self._shown = tuple(self._shown_of(j) for j in range(self.problem.constraints))
 
@@ -417,9 +417,10 @@ class LeastSquaresAgent:
         for state in states:
             self._slot(state)
 
-    def look_up(self, state: State) -> KnownState:
-        """What this agent knows about a state before it has learned anything there."""
-        known = self.problem.look_up(state)
+    def look_up(self, state: State, known: KnownState | None = None) -> KnownState:
+        """What this agent knows about a state before it has learned anything there; `known` is what the problem says
+        about it, if it was asked already."""
+        known = known or self.problem.look_up(state)
         self._check_pooled(known)
         return self.adjusted(known)
 
@@ -433,7 +434,7 @@ class LeastSquaresAgent:
         slot = self.slots.get(key)
         if self.blocks is not None:  # a safe cost that drifts is a fact when it is declared: ask for it now
             return self.look_up(state), slot
-        if self.problem.key is not None or not is_told_apart(state):
+        if self.problem.key is not None or not has_exact_key(state):
             known = self.look_up(state)
             return known, slot if slot is not None and known.is_same(self.known[slot]) else None
         if slot is not None:
@@ -459,7 +460,7 @@ class LeastSquaresAgent:
         return self.measured(known) if self.rules.warms_up else known
 
     def measured(self, known: KnownState) -> KnownState:
-        """The same with what a warm-up has measured of a_0(s), for those who warm up."""
+        """The same with what a warm-up has measured of a_0(s), for agents that warm up."""
         return known
 
     def _slot(self, state: State) -> int:
@@ -620,8 +621,8 @@ class LeastSquaresAgent:
         return self.peek(step, state).mean_feature
 
     def peek_features(self, states: Sequence[State], first: State) -> Array:
-        """`peek_feature` of every step and state, (H, S, d), in an episode that begins in `first`: zero where it cannot
-        be."""
+        """`peek_feature` of every step and state, (H, S, d), in an episode that begins in `first`; zero at step 0 of
+        other states."""
         features, slots = np.zeros((self.problem.horizon, len(states), self.problem.dimension)), self._chosen(states)
         for step in range(self.problem.horizon):
             asked = range(len(states)) if step else [at for at, state in enumerate(states) if state == first]
@@ -632,8 +633,8 @@ class LeastSquaresAgent:
         return features
 
     def _chosen(self, states: Iterable[State]) -> list[int] | None:
-        """Slots of states where a plan that knows every outcome has chosen a ray, of which only what bounded costs
-        leave has to be found; None if not all are such."""
+        """The slots of these states if an up-to-date plan has chosen a ray in each, which only bounded costs may still
+        cut; else None."""
         if self.likelihoods is None or self.mixes or self.tripped_by or self.rules.warms_up:
             return None
         if self.plan_version != self.data_version:
@@ -690,11 +691,7 @@ class LeastSquaresAgent:
         """
         check_step(step, self.problem.horizon)
         self.check_whole()
-        if known is None:
-            known = self.look_up(state)
-        else:
-            self._check_pooled(known)
-            known = self.adjusted(known)
+        known = self.look_up(state, known)
         plan = self._tripped(step, known) if self.tripped_by else self.choose_alone(step, known)
         if self.likelihoods is not None and not self.tripped_by:
             self._certify(self.likelihoods, plan, step, known)
@@ -886,7 +883,7 @@ class LeastSquaresAgent:
         """Add one outcome to the sums. Everything is checked before anything changes.
 
         Its cost takes effect when all decisions of its stage before it have their outcome; `lose` says that one will
-        never come. An outcome without a decision_id counts at once: its order is the caller's affair.
+        never come. An outcome without a decision_id counts at once: the caller is responsible for its order.
         """
         check_step(transition.step, self.problem.horizon)
         self.learn(transition, self._fact_of(transition))

@@ -145,7 +145,7 @@ class CertifiedAgent:
     """
 
     config = SlucbConfig(explorer="plain", value_radius=0.0)
-    """How values are planned: without a bonus, so that exploration is the subclass's own affair."""
+    """How values are planned: without a bonus, so that exploration is up to the subclass."""
 
     def __init__(self, problem: Problem, *, seed: int = 0, core: SlucbQvi | None = None) -> None:
         self.problem, self.seed = problem, int(seed)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tether.agents.listed import NOTHING, Listed, Program, Proof
+from tether.agents.listed import NOTHING, Listed, ListedBound, Program
 from tether.kernels.likelihood import (
     NEWTON_STEPS,
     TRIVIAL,
@@ -43,8 +43,8 @@ SMALL = 32
 CANDIDATES = 8
 """Actions of a finite set that are tried, best score first, before a_0 is played."""
 
-EAGER = 1e-3
-"""A mixture whose planned bound is within this part of τ was held back by that bound."""
+BINDING = 1e-3
+"""A mixture whose planned bound is within this part of τ was limited by that bound."""
 
 MOST_KEPT = 4096
 """Answers of one kind that are kept; then they are found anew. Between two renewals there may be millions of states."""
@@ -172,7 +172,7 @@ class Likelihoods:
 
         return bound
 
-    def _listed_proof(self, stage: int, j: int, known: KnownState, cost: float, x: Array) -> Proof:
+    def _listed_proof(self, stage: int, j: int, known: KnownState, cost: float, x: Array) -> ListedBound:
         """What the list of actions, the facts and the state's own safe cost prove of a listed action x (d,)."""
         if x not in self.listed:
             return NOTHING
@@ -190,7 +190,7 @@ class Likelihoods:
                     facts, low, high = np.vstack([facts, f]), np.append(low, own[0]), np.append(high, own[1])
                 programs[place] = Program(self.listed.limits(facts, low, high))
             proofs[place, x.tobytes()] = self.listed.proof(programs[place], x)
-        proof: Proof = proofs[place, x.tobytes()]
+        proof: ListedBound = proofs[place, x.tobytes()]
         return proof
 
     def row_bound(self, stage: int, j: int, known: KnownState, cost: float, row: int) -> float:
@@ -344,7 +344,7 @@ class Likelihoods:
     def certify_mixture(self, plan: Plan, stage: int, known: KnownState, costs: Array) -> None:
         """The planned mixture, scaled back toward a_0 until its expected costs are certified.
 
-        Where the plan's own bound on it is τ, it is scaled up if more is proven: the plan wanted more and did not dare.
+        Where the plan's own bound on it is τ, that bound has limited it: it is scaled up if more is proven.
         """
         actions, theta = known.actions, plan.mixture[0, : len(known.actions.endpoints)]
         if actions.baseline >= 0:
@@ -353,11 +353,11 @@ class Likelihoods:
         if not played > 0.0:
             return
         end = actions.phi_0 + (theta / played) @ (actions.endpoints - actions.phi_0)
-        eager = bool((plan.bound[0, 0] >= (1.0 - EAGER) * self._tau).any())
+        binding = bool((plan.bound[0, 0] >= (1.0 - BINDING) * self._tau).any())
         caps = {j: TRIVIAL if actions.is_star else self._mixed_cap(stage, j, known, costs, theta) for j in self.bounded}
         proven = {j: self.ray(stage, j, known, float(costs[j]), end, cap) for j, cap in caps.items()}
         share = min(reach for reach, _, _ in proven.values())
-        share = share if eager and len(proven) == self.constraints else min(share, played)
+        share = share if binding and len(proven) == self.constraints else min(share, played)
         bounds = np.empty(self.constraints)
         for j, tau in enumerate(self.threshold):
             start = costs[j] if self.cost_error[j] == 0.0 else tau

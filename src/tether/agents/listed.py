@@ -39,7 +39,7 @@ class Limits(NamedTuple):
     high: Array  # (R,)
 
 
-class Proof(NamedTuple):
+class ListedBound(NamedTuple):
     """An upper bound, the listed actions that matter to it beside the facts, and whether it rests on any of them."""
 
     bound: float
@@ -47,7 +47,7 @@ class Proof(NamedTuple):
     rests: bool
 
 
-NOTHING = Proof(TRIVIAL, np.zeros((0, 0)), False)
+NOTHING = ListedBound(TRIVIAL, np.zeros((0, 0)), False)
 
 
 class Listed:
@@ -67,7 +67,7 @@ class Listed:
         ones = np.ones(len(rest))
         return Limits(np.vstack([facts, rest]), np.append(low, 0.0 * ones), np.append(high, ones))
 
-    def proof(self, program: "Program", x: Array) -> Proof:
+    def proof(self, program: "Program", x: Array) -> ListedBound:
         """What the limits say of ⟨γ*, x⟩: at most 1, never NaN."""
         y = program.multipliers(x)
         if y is None:
@@ -76,7 +76,7 @@ class Listed:
         bound = self.bound(program.limits, x, y)
         listed = high - low == 1.0
         boxes = listed & (np.abs(y) > NEGLIGIBLE)
-        return Proof(bound if bound < TRIVIAL else TRIVIAL, features[boxes][: len(x)], bool(y[listed].any()))
+        return ListedBound(bound if bound < TRIVIAL else TRIVIAL, features[boxes][: len(x)], bool(y[listed].any()))
 
     def bound(self, limits: Limits, x: Array, y: Array) -> float:
         """Σ max(y low, y high), plus what x − Σ yφ may cost, rounded up. Any y (R,) gives a bound."""

@@ -87,7 +87,7 @@ def digest_of(true_gamma: ArrayLike | None) -> str | None:
 
 
 class PenalisedLsvi(LsviUcb):
-    """LSVI-UCB on r − λ' Σ_j c_j / τ_j: the usual way to *hope* for safety under any number of constraints. Unsafe.
+    """LSVI-UCB on the penalised reward r − λ' Σ_j c_j / τ_j, for any number of constraints. Nothing is certified.
 
     Each cost is in units of its threshold, so that one λ' = `config.penalty` serves all. With one constraint it is
     LsviUcb with the penalty λ'/τ.

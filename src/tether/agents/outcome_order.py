@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ class Expected:
 
 
 class Blocked(NamedTuple):
-    """The decision that outcomes wait for: its id, when it was made, and how many outcomes wait behind it."""
+    """The first open decision of a stage: its id, when it was made, and how many outcomes wait behind it."""
 
     id: Hashable
     since: float | None
@@ -84,7 +84,7 @@ class OutcomeOrder:
     @property
     def open(self) -> dict[Any, int]:
         """Id and step of every decision whose outcome has not come."""
-        return {id: each.step for id, each in self._each() if each.outcome is None}
+        return {id: each.step for id, each in self.each() if each.outcome is None}
 
     def __len__(self) -> int:
         """How many those are."""
@@ -97,11 +97,10 @@ class OutcomeOrder:
 
     @property
     def blocked(self) -> list[Blocked]:
-        """For each stage with waiting outcomes: what they wait for. The first of a queue has never come."""
+        """For each stage with an open decision: the first, which all later ones wait for. Its outcome has not come."""
         found = []
         for queue, waiting in zip(self._queues, self._waiting, strict=True):
-            if waiting:
-                id, first = next(iter(queue.items()))
+            for id, first in islice(queue.items(), 1):
                 found.append(Blocked(id, first.since, waiting))
         return found
 
@@ -113,7 +112,8 @@ class OutcomeOrder:
             late += [id for id, each in old if each.outcome is None]
         return late
 
-    def _each(self) -> Iterator[tuple[Any, Expected]]:
+    def each(self) -> Iterator[tuple[Any, Expected]]:
+        """Id of every decision whose turn has not come, stage by stage in their order."""
         for queue in self._queues:
             yield from queue.items()
 
@@ -186,7 +186,7 @@ class OutcomeOrder:
                 "at": each.at if isfinite(each.at) else None,
                 "outcome": saved(each.outcome),
             }
-            for id, each in self._each()
+            for id, each in self.each()
         ]
 
     def take_json(self, entries: list[dict[str, Any]], dimension: int, constraints: int) -> None:

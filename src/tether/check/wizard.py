@@ -122,29 +122,31 @@ QUESTIONS = (
 MEASURED = """\
 | | safe costs known exactly | safe costs known to ± 0.01 | safe costs unknown |
 |---|---|---|---|
-| nothing else | 1.00 / 0.77 | 4.63 / 0.73 | 5.59 / 0.72 |
-| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.77 | 6.85 / 0.68 | 22.60 / 0.50 |
-| yes/no costs, `noise=0.5` | 1.00 / 0.77 | 11.06 / 0.64 | 22.20 / 0.52 |
-| `misfit=0.01` | 7.10 / 0.70 | 8.14 / 0.69 | 8.55 / 0.68 |
-| `misfit=0.03` | 15.89 / 0.58 | 16.57 / 0.57 | 15.95 / 0.59 |
-| `drift=1e-4` | 12.31 / 0.62 | 13.13 / 0.62 | 13.40 / 0.64 |
-| `drift=1e-6`, `drift_per="second"`, a decision every 100 s | 12.51 / 0.62 | 13.28 / 0.62 | 13.57 / 0.63 |
-| 10 % of costs lost, `lost="at-random"` | 1.00 / 0.77 | 4.85 / 0.73 | 5.92 / 0.71 |
-| 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.77 | 20.43 / 0.53 | 52.49 / 0.00 |
-| `reward_noise=0.5`, and rewards are so noisy | 3.88 / 0.76 | 7.66 / 0.71 | 8.89 / 0.69 |
-| `reward_noise=0.5`, but rewards are exact | 3.27 / 0.77 | 6.94 / 0.72 | 8.11 / 0.71 |
-| `limit="realised"` | 25.32 / 0.63 | 29.66 / 0.54 | 33.17 / 0.45 |
+| nothing else | 1.00 / 0.82 | 4.63 / 0.72 | 5.59 / 0.67 |
+| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.82 | 6.85 / 0.74 | 22.60 / 0.41 |
+| yes/no costs, `noise=0.5` | 1.00 / 0.82 | 11.06 / 0.67 | 22.20 / 0.36 |
+| `misfit=0.01` | 7.10 / 0.68 | 8.14 / 0.62 | 8.55 / 0.53 |
+| `misfit=0.03` | 15.89 / 0.50 | 16.57 / 0.47 | 15.95 / 0.34 |
+| `drift=1e-4` | 12.31 / 0.41 | 13.13 / 0.35 | 13.40 / 0.09 |
+| `drift=1e-6`, `drift_per="second"`, a decision every 100 s | 12.51 / 0.40 | 13.28 / 0.34 | 13.57 / 0.10 |
+| 10 % of costs lost, `lost="at-random"` | 1.00 / 0.82 | 4.85 / 0.72 | 5.92 / 0.66 |
+| 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.82 | 20.43 / 0.49 | 52.49 / 0.00 |
+| `reward_noise=0.5`, and rewards are so noisy | 3.88 / 0.82 | 7.66 / 0.74 | 8.89 / 0.73 |
+| `reward_noise=0.5`, but rewards are exact | 3.27 / 0.82 | 6.94 / 0.74 | 8.11 / 0.74 |
+| `limit="realised"` | 25.32 / 0.33 | 29.66 / 0.25 | 33.17 / 0.21 |
 """
-"""What benchmarks/assumptions.py prints. Cells: regret in units of the first cell's / mean length of what is played."""
+"""What benchmarks/assumptions.py prints. Cells: regret in units of the first cell's / certified share at the end."""
 
 ALWAYS_SAFE = "52.62"
 """The regret of a learner that always plays safe, in the same units."""
 
 
-def regret(answer: Answer, column: int) -> str:
-    """Its regret in MEASURED, empty if it was not measured; columns: safe costs known exactly, roughly, not."""
+def measured(answer: Answer, column: int) -> tuple[str, str]:
+    """Its regret and certified share in MEASURED, empty if it was not measured; columns: safe costs known exactly,
+    roughly, not."""
     lines = [line for line in MEASURED.splitlines() if answer.row and line.startswith(f"| {answer.row} |")]
-    return lines[0].split("|")[2 + column].split("/")[0].strip() if lines else ""
+    regret, _, share = lines[0].split("|")[2 + column].partition("/") if lines else ("", "", "")
+    return regret.strip(), share.strip()
 
 
 def obstacles(answers: Sequence[Answer]) -> list[str]:

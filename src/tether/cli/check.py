@@ -100,14 +100,14 @@ def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:
 
 def by_questions(json: bool) -> bool:
     """Ask what is known, print the Problem to declare, say whether the guarantee covers it."""
-    from tether.check.wizard import ALWAYS_SAFE, QUESTIONS, declaration, obstacles, regret
+    from tether.check.wizard import ALWAYS_SAFE, QUESTIONS, declaration, measured, obstacles
 
     output.notice("Type the number of an answer.")
     answers = [_ask(question, f"{at} of {len(QUESTIONS)}") for at, question in enumerate(QUESTIONS, start=1)]
     column, against = QUESTIONS[0].answers.index(answers[0]), obstacles(answers)
     if json:
         said = [
-            {"question": question.words, **answer._asdict(), "regret": regret(answer, column)}
+            {"question": question.words, **answer._asdict(), "measured": measured(answer, column)}
             for question, answer in zip(QUESTIONS, answers, strict=True)
         ]
         output.print_json({"ok": not against, "declaration": declaration(answers), "answers": said, "against": against})
@@ -120,9 +120,9 @@ def by_questions(json: bool) -> bool:
         if not answer.costs:
             continue
         typer.echo(f"\n{question.words}\n  {answer.words}")
-        figure = regret(answer, column)
-        measured = f"regret {figure} times that with exact safe costs and no option" if figure else ""
-        texts = ", ".join(answer.options), answer.costs, measured, answer.drop
+        regret, share = measured(answer, column)
+        figures = f"regret {regret} times that with exact safe costs and no option; certified share {share}"
+        texts = ", ".join(answer.options), answer.costs, figures if regret else "", answer.drop
         for name, text in zip(("write", "costs", "measured", "to drop it"), texts, strict=True):
             if text:
                 typer.echo(fill(text, 98, initial_indent=f"    {name:<12}", subsequent_indent=" " * 16))

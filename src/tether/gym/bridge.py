@@ -23,7 +23,7 @@ from tether.features.state import Features
 from tether.problem.action_sets import ActionSet, feature_of, is_masked, real_numbers
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import not_negative
-from tether.problem.problem import Problem
+from tether.problem.problem import BOUNDED_NOISE, Problem
 from tether.records import Array, Decision, StarAction, State, StateKey, Transition
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 AnyFeatures = Features | ActionFeatures | PerDirection | Callable[[State, Any], ArrayLike]
 CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any]
-
-BOUNDED_NOISE = 0.5
-"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what `noise=None` stands for."""
 
 SAME_LENGTH = 1e-6
 """How far the length that is played may lie from the certified one before it is counted as what it is."""

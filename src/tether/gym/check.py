@@ -1,5 +1,6 @@
 """Check a Bridge by playing it: the safe action, and where you allow it small certified steps, until there is a log."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tether.check.report import Report
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures
 from tether.gym.bridge import BoxRays, Bridge
+from tether.gym.learn import play
 from tether.records import Array, State, Transition
 
 ON_RAY = 1e-6
@@ -49,20 +51,7 @@ def played(bridge: Bridge, plays: int, explore: bool, seed: int) -> list[Transit
     if explore:
         agent = SlucbQvi(bridge.problem)
         agent.watch = Monitor(bridge.problem)
-    seen: list[Transition] = []
-    state: State = None
-    step = bridge.problem.horizon
-    while len(seen) < plays:
-        if step == bridge.problem.horizon:
-            state, step = bridge.start(None if seen else seed), 0
-            agent.plan()
-        decision = agent.act(step, state, **bridge.stamp)
-        outcome, stepped = bridge.play(decision)
-        agent.observe(outcome)
-        seen.append(outcome)
-        ended = stepped.terminated or stepped.truncated
-        state, step = outcome.next_state, bridge.problem.horizon if ended else step + 1
-    return seen
+    return [outcome for _, _, outcome in islice(play([bridge], agent, plays, seed), plays)]
 
 
 def feature_of_action(bridge: Bridge, state: State, action: Any) -> Array:

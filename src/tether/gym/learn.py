@@ -183,7 +183,7 @@ def learn(
     bounds, began, interrupted = "cost", monotonic(), False
     with progress_bar(int(episodes), progress) as bar, _first_interrupt_waits() as asked:
         try:
-            for row, decision, outcome in _play(bridges, learner, int(episodes), seed):
+            for row, decision, outcome in play(bridges, learner, int(episodes), seed):
                 rows.append(row)
                 bounds = decision.tightest.bounds
                 if on_step is not None:
@@ -334,8 +334,8 @@ def _measured(costs: Iterable[Any], problem: Problem) -> Array:
 _Step = tuple[_Row, Decision, Transition]
 
 
-def _play(bridges: list[Bridge], agent: Agent, episodes: int, seed: int) -> Iterator[_Step]:
-    """As many episodes at once as there are environments, a step of each in turn; who is free takes the next one."""
+def play(bridges: list[Bridge], agent: Agent, episodes: int, seed: int) -> Iterator[_Step]:
+    """One episode per environment at a time, a step of each in turn; one that has ended makes room for the next."""
     numbers = iter(range(episodes))
 
     def one_after_another(bridge: Bridge, first: int | None) -> Iterator[_Step]:

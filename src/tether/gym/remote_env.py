@@ -55,12 +55,12 @@ class RemoteEnv(gymnasium.Env[Any, Any]):
         except OSError as error:
             raise InputError(f"the interpreter {python!r} cannot be started in {folder}: {error}.") from error
         try:
-            told = self._ask("spaces")
+            answer = self._ask("spaces")
         except BaseException:
             self.close()  # nobody else has it
             raise
-        self.observation_space, self.action_space = _space(told["observation"]), _space(told["action"])
-        self.spec = gymnasium.envs.registration.EnvSpec(str(told["id"]), max_episode_steps=told["steps"])
+        self.observation_space, self.action_space = _space(answer["observation"]), _space(answer["action"])
+        self.spec = gymnasium.envs.registration.EnvSpec(str(answer["id"]), max_episode_steps=answer["steps"])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """The first observation of an episode, and its info."""
@@ -127,17 +127,17 @@ class RemoteEnv(gymnasium.Env[Any, Any]):
         raise RemoteError(f"{self} {why}.")
 
 
-def _space(told: Any) -> spaces.Space[Any]:
+def _space(described: Any) -> spaces.Space[Any]:
     """The space of this Gymnasium that a far one was described as."""
-    kind = told["kind"]
+    kind = described["kind"]
     if kind == "Discrete":
-        return spaces.Discrete(told["n"], start=told["start"])
+        return spaces.Discrete(described["n"], start=described["start"])
     if kind == "Box":
-        return spaces.Box(decode(told["low"]), decode(told["high"]), dtype=np.dtype(told["dtype"]).type)
+        return spaces.Box(decode(described["low"]), decode(described["high"]), dtype=np.dtype(described["dtype"]).type)
     if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(decode(told["nvec"]))
+        return spaces.MultiDiscrete(decode(described["nvec"]))
     if kind == "MultiBinary":
-        return spaces.MultiBinary(told["n"])
+        return spaces.MultiBinary(described["n"])
     if kind == "Tuple":
-        return spaces.Tuple([_space(part) for part in told["spaces"]])
-    return spaces.Dict({name: _space(part) for name, part in told["spaces"]})
+        return spaces.Tuple([_space(part) for part in described["spaces"]])
+    return spaces.Dict({name: _space(part) for name, part in described["spaces"]})

@@ -52,8 +52,8 @@ class LearningResult:
     comparison: Comparison | None
 
     def __repr__(self) -> str:
-        told = f"{self.episodes} episodes, {len(self.reward)} steps"
-        return f"<LearningResult: {told}; summary(), plot() and to_pandas() tell more>"
+        size = f"{self.episodes} episodes, {len(self.reward)} steps"
+        return f"<LearningResult: {size}; summary(), plot() and to_pandas() tell more>"
 
     @property
     def problem(self) -> Problem:

@@ -50,6 +50,7 @@ from tether.kernels.ridge import (
     into_subspace,
     out_of_subspace,
     relative_error,
+    solve,
     trace_of,
     unwhiten,
     whiten,
@@ -149,13 +150,11 @@ def solve_costs(costs: Costs, stage: int, j: int, estimate: Vector, residual: Ve
     size = estimate.shape[0]
     for k in range(size):
         estimate[k] = costs.moment[stage, j, k]
-    whiten(costs.factor[stage], estimate, size)
-    unwhiten(costs.factor[stage], estimate, size)
+    solve(costs.factor[stage], estimate, size)
     gram_residual(costs, stage, j, estimate, residual, change)
     for k in range(size):
         change[k] = residual[k]
-    whiten(costs.factor[stage], change, size)
-    unwhiten(costs.factor[stage], change, size)
+    solve(costs.factor[stage], change, size)
     for k in range(size):
         estimate[k] += change[k]
     gram_residual(costs, stage, j, estimate, residual, change)
@@ -177,8 +176,7 @@ def condition_on_facts(costs: Costs, stage: int, j: int, estimate: Vector, vecto
     for _ in range(2):
         gram_residual(costs, stage, j, given, residual, moved)
         into_subspace(facts.basis[stage], rank, residual, inside)
-        whiten(facts.inside[stage], inside, rank)
-        unwhiten(facts.inside[stage], inside, rank)
+        solve(facts.inside[stage], inside, rank)
         out_of_subspace(facts.basis[stage], rank, inside, lifted)
         for k in range(size):
             given[k] += lifted[k]
@@ -229,7 +227,6 @@ def weigh_facts(costs: Costs, stage: int, j: int, estimate: Vector, vectors: Mat
     unwhiten(facts.inside[stage], step, size)
     for k in range(size):
         estimate[k] -= weight * step[k]
-    error2 = 0.0
     gram_residual(costs, stage, j, estimate, gradient, step)
     for k in range(size):
         along = 0.0
@@ -237,8 +234,7 @@ def weigh_facts(costs: Costs, stage: int, j: int, estimate: Vector, vectors: Mat
             along += facts.used_gram[stage, k, i] * estimate[i]
         gradient[k] += weight * (facts.used_moment[stage, j, k] - along)
     whiten(facts.inside[stage], gradient, size)
-    error2 = dot(gradient, gradient)
-    vectors[9, 0] = np.sqrt(error2)
+    vectors[9, 0] = np.sqrt(dot(gradient, gradient))
     return weight * (max(missed, 0.0) - weight * gained)
 
 
@@ -307,8 +303,7 @@ def mean_width2(costs: Costs, stage: int, scratch: Scratch) -> float:
     for i in range(size):
         for k in range(size):
             column[k] = costs.gram[stage, k, i] + costs.facts.used_gram[stage, k, i]
-        whiten(scratch.square, column, size)
-        unwhiten(scratch.square, column, size)
+        solve(scratch.square, column, size)
         total += column[i]
     return total
 
@@ -439,16 +434,16 @@ def known_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int, sl
         upper = pessimistic_cost(mean, share, width, shift, radius, margin)
         lower = pessimistic_cost(mean, share, width, shift, -radius, -margin)
         step = INWARD * reach / (upper - cost_0)
-        hope = reach / (lower - cost_0)
+        optimistic = reach / (lower - cost_0)
         step = 1.0 if upper <= limit else step
-        hope = 1.0 if lower <= limit else hope
+        optimistic = 1.0 if lower <= limit else optimistic
         step = 0.0 if upper <= OVERFLOW else step
-        hope = 0.0 if lower <= OVERFLOW else hope
+        optimistic = 0.0 if lower <= OVERFLOW else optimistic
         # One comparison a line, so that the loop vectorises. NaN and negative steps fail the last one and give 0.
         shorter = step if step < work[0, i] else work[0, i]
-        hoped = hope if hope < work[1, i] else work[1, i]
+        shorter_optimistic = optimistic if optimistic < work[1, i] else work[1, i]
         work[0, i] = shorter if step > 0.0 else 0.0
-        work[1, i] = hoped if hope > 0.0 else 0.0
+        work[1, i] = shorter_optimistic if optimistic > 0.0 else 0.0
         work[2, i] = width
 
 
@@ -531,20 +526,20 @@ def measured_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int,
         gxx, g0x = tables.width2[stage, first + i], tables.cross[stage, first + i]
         mean = scratch.projected[1 + j, first + i] + rules.quantile[j]
         step = 0.0
-        hope = 0.0
+        optimistic = 0.0
         if is_star:
             step = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, radius, threshold)
-            hope = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, -radius, threshold + 2.0 * rules.misfit[j])
+            limit = threshold + 2.0 * rules.misfit[j]
+            optimistic = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, -radius, limit)
             upper = bound_along(mean_0, mean, g00, g0x, gxx, radius, 1.0) + margin
             affine = INWARD * slack / (upper - cost_0)
             step = affine if slack > 0.0 and upper > rules.threshold[j] and affine > step else step
         elif OVERFLOW < bound_along(mean_0, mean, g00, g0x, gxx, radius, 1.0) <= threshold:
             step = 1.0
-            hope = 1.0
+            optimistic = 1.0
         # With several constraints the smaller step must satisfy them all; that is verified on the chosen ray.
-        old, hoped = work[0, i], work[1, i]
-        work[0, i] = (step if step < old else old) if step > 0.0 else 0.0
-        work[1, i] = (hope if hope < hoped else hoped) if hope > 0.0 else 0.0
+        work[0, i] = min(step, work[0, i]) if step > 0.0 else 0.0
+        work[1, i] = min(optimistic, work[1, i]) if optimistic > 0.0 else 0.0
         work[2, i] = np.sqrt(gxx)
 
 

@@ -119,12 +119,12 @@ def choose(
         for i in range(count):
             work[1, i] = work[0, i]  # nothing lies between two features: only certified actions count
     per_norm, per_width = norm_scale(rules, scratch, plan.value_radius[row]), width_scale(rules, scratch, step)
-    hope = optimism_share(rules, plan.made[0])
+    optimism = optimism_share(rules, plan.made[0])
     score_rays(tables, scratch, stage, slot, 0, value_0, per_norm, per_width)
-    if hope > 0.0:
+    if optimism > 0.0:
         score_rays(tables, scratch, stage, slot, 1, value_0, per_norm, per_width)
         for i in range(count):
-            work[3, i] = work[4, i] if hope == 1.0 else work[3, i] + hope * (work[4, i] - work[3, i])
+            work[3, i] = work[4, i] if optimism == 1.0 else work[3, i] + optimism * (work[4, i] - work[3, i])
     best, best_score = best_ray(value_0 + per_norm * root_0, scratch, count)
     reason = BEST
     if not np.isfinite(best_score):

@@ -18,7 +18,7 @@ each maximum in closed form. Newton's method looks for good y and m; whatever it
 import numpy as np
 
 from tether.kernels.compiled import Cube, Integers, Matrix, Vector, kernel, record, use
-from tether.kernels.ridge import ULP, dot, unwhiten, whiten
+from tether.kernels.ridge import ULP, dot, solve, whiten
 
 ATOMS = 128
 """Atoms of one stage and constraint: outcomes beyond join the nearest, or the two nearest are merged."""
@@ -408,8 +408,7 @@ def newton_step(dual: Dual, x: Vector, price: float, barrier: float) -> None:
     factorise_in_place(dual.hessian)
     for k in range(size):
         dual.step[k] = dual.residual[k]
-    whiten(dual.hessian, dual.step, size)
-    unwhiten(dual.hessian, dual.step, size)
+    solve(dual.hessian, dual.step, size)
     for i in range(rows):
         along = dot(dual.rows[i], dual.step)
         dual.moved[i] += along
@@ -480,8 +479,7 @@ def repair(dual: Dual, x: Vector) -> None:
     for i in range(rows):
         for k in range(size):
             dual.residual[k] -= dual.y[i] * dual.rows[i, k]
-    whiten(dual.hessian, dual.residual, size)
-    unwhiten(dual.hessian, dual.residual, size)
+    solve(dual.hessian, dual.residual, size)
     for i in range(rows):
         dual.y[i] += dual.curvature[i] * dot(dual.rows[i], dual.residual)
 

@@ -9,13 +9,13 @@ from tether.kernels.compiled import Cube, IntegerMatrix, Integers, Matrix, Vecto
 from tether.problem.problem import KnownState
 
 PAPER, CERTIFIED, DIRECTIONAL, ADAPTIVE, PLAIN = 0, 1, 2, 3, 4
-"""Explorers of docs/theory.md section 5, ours between play and hope, and LSVI-UCB's plain bonus β‖x‖."""
+"""Explorers of docs/theory.md section 5, and LSVI-UCB's plain bonus β‖x‖."""
 
 SMALLEST, MIXTURE, CLASSICAL, TUNED, MOVING = 0, 1, 2, 3, 4
 """Where the cost radius comes from; MOVING is the smallest one whose target γ* need not stand still (section 13)."""
 
 TOLD, KNOWN, MEASURED = 0, 1, 2
-"""What the learner is told of costs: γ* itself; the exact cost of safe actions; at most an error bar around them."""
+"""What is known of costs: γ* itself; the exact cost of safe actions; at most an error bar around them."""
 
 STATE, VISITED, ALL = 0, 1, 2
 """Which known safe costs are remembered: none but that of the present state, the visited, all listed ones."""

@@ -44,7 +44,7 @@ from tether.kernels.ridge import (
     observe_value,
     project_rows,
     refresh_spectrum,
-    unwhiten,
+    solve,
     whiten,
     whiten_columns,
 )
@@ -360,8 +360,7 @@ def prepare_step(
     plan.value_radius[step] = value_radius_at(values, rules, step, stage)
     weights = plan.weights[step]
     target_moment(values, plan, stage, step, slots)
-    whiten(values.factor[stage], weights, weights.shape[0])
-    unwhiten(values.factor[stage], weights, weights.shape[0])
+    solve(values.factor[stage], weights, weights.shape[0])
     project_rows(tables.features, rows, weights, scratch.projected[0])
     return carried
 
@@ -622,7 +621,7 @@ def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules,
         stage, before = (step, step - 1) if stages > 1 else (0, 0)
         with np.errstate(all="ignore"):
             fresh.weights[step] = values.reward_moment[stage] + following @ visited.moment(stage)
-        solve(values.factor[stage], fresh.weights[step])
+        solve(values.factor[stage], fresh.weights[step], problem.dimension)
         fit_costs(costs, rules, fresh, scratch, step, step, stage)
         fresh.value_radius[step] = value_radius_at(values, rules, step, stage)
         if step > 0:
@@ -635,13 +634,6 @@ def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules,
         name: getattr(fresh, name) for name in ("weights", "gamma_hat", "radius", "margin", "facts", "value_radius")
     }
     return replaced(plan, made=made, **changed)
-
-
-@kernel
-def solve(factor: Matrix, x: Vector) -> None:
-    """A^{-1}x in place, by two triangular solves: (d, d), (d,)."""
-    whiten(factor, x, x.shape[0])
-    unwhiten(factor, x, x.shape[0])
 
 
 class Block(NamedTuple):

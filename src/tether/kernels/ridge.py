@@ -272,7 +272,7 @@ def whiten(factor: Matrix, x: Vector, size: int) -> None:
 
 @kernel
 def unwhiten(factor: Matrix, v: Vector, size: int) -> None:
-    """U^{-1} v in place; after `whiten` this gives A^{-1}x. From 8 on, four rows at a time: four independent sums."""
+    """U^{-1} v in place. From 8 on, four rows at a time: four independent sums."""
     end = size
     if size >= LONG:
         while end >= 4:
@@ -297,6 +297,13 @@ def unwhiten(factor: Matrix, v: Vector, size: int) -> None:
         for i in range(k + 1, size):
             total -= factor[k, i] * v[i]
         v[k] = total / factor[k, k]
+
+
+@kernel
+def solve(factor: Matrix, x: Vector, size: int) -> None:
+    """A^{-1}x in place, by two triangular solves: the first `size` entries."""
+    whiten(factor, x, size)
+    unwhiten(factor, x, size)
 
 
 @kernel

@@ -207,7 +207,7 @@ def simulate_any(
             decision = agent.act(step, state)
             transition = _outcome(world, decision, streams, episode)
             agent.observe(transition)
-            _note(books, episode, decision, transition.reward, linear)
+            note_decision(books, episode, decision, transition.reward, linear)
             if witness is not None:
                 witness.see(episode, decision, transition)
             state = transition.next_state
@@ -249,7 +249,7 @@ def _features(world: LinearMDP, agent: Agent, first: int) -> Array:
     return features
 
 
-def _note(books: Books, episode: int, decision: Decision, reward: float, world: LinearMDP) -> None:
+def note_decision(books: Books, episode: int, decision: Decision, reward: float, world: LinearMDP) -> None:
     """Reward, true cost and length of one played step."""
     horizon = world.problem.horizon
     over = world.true_gamma[decision.step] @ decision.mean_feature - np.array(world.problem.threshold)

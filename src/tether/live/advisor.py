@@ -70,14 +70,14 @@ REMEMBERED, LARGEST_REMEMBERED = 2000, 2**14
 """Decisions kept at hand for their outcomes, and their characters; older or larger ones are found in the log."""
 
 FAILED = "The problem's functions failed: the program's own log has the error, and the safe action is played meanwhile."
-"""What callers are told of it."""
+"""The detail of such a decision, for callers."""
 
-UNHEARD = Stopped(
+STOPS_UNREAD = Stopped(
     by="Tether", why="whether somebody ordered a stop cannot be read: the program's own log has the error"
 )
 """In effect while announcements of stops cannot be read."""
 
-MEND_AFTER, MEND_EVERY = 0.25, 30.0
+RETRY_AFTER, RETRY_EVERY = 0.25, 30.0
 """Seconds after which the log is read anew when the problem's functions have failed: the first time, and at most."""
 
 Answer = LiveDecision | Recorded | BaseException | None
@@ -105,14 +105,14 @@ class Advisor:
     """Tether in front of a running system: `decide`, play the action, `record` what was seen.
 
     Attributes of the constructor:
-        problem: what the learner is told.
+        problem: what the learner knows.
         store: None keeps the log in memory, a path is an SQLite file, `postgresql://…` a server; or any `Store`.
         config: of the algorithm; the log's own, or the default for live use, unless given.
         algorithm: "slucb-qvi", or "rslucb-qvi", which draws from mixtures whose *expected* cost is bounded and needs no
             star-convex sets; the log's own, or the first, unless given.
         mode: of a *new* log; anything but "shadow" must meet `criteria` at once. An existing log's mode stands.
         guards: limits beside the theorem's; the log's own unless given.
-        criteria: what `promote` asks for unless told otherwise.
+        criteria: what `promote` asks for by default.
         watch: whether the tests of the assumptions run along and trip to a_0.
         states: how states become JSON, for states that are not numbers, strings, lists, tuples, dicts or arrays.
         clock: seconds since 1970, for ages and for people; the order of things never depends on it.
@@ -164,7 +164,7 @@ class Advisor:
         self._notes: list[Event] = []
         self._under_way: set[str] = set()  # decisions other than a_0 between `prepare` and `commit`
         self._latches: dict[str, tuple[Stopped, float]] = {}  # stops that may not be applied yet, and their entries
-        self._heard = ""  # the announcement of a stop that was last looked into
+        self._announced = ""  # the announcement of a stop that was last looked into
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
         self._store_error = ""
         self._failure = ""  # why the replica cannot be used: the problem's functions failed while an entry was applied
@@ -268,8 +268,8 @@ class Advisor:
 
         Its cost takes effect once all decisions of its step before it have their outcome, or have lost it (`lose`, or
         the guard `lost_after`). `cost` is None if it was not measured: it is lost then, and counts as `Problem.lost`
-        says. `applied` is what was really
-        done, if that was not the decision's action: another action of D(s), or the feature (d,) of it.
+        says. `applied` is what was really done, if that was not the decision's action: another action of D(s), or the
+        feature (d,) of it.
         """
         item, done = self._at_once(Outcome(id, reward, cost, next_state, applied))
         with self._lock:  # whoever decides next need not wait for this; in a service, outcomes come in batches
@@ -409,11 +409,11 @@ class Advisor:
                 self._under_way.add(question.id)
         return (made,) if refused is None else (refused, made)
 
-    def _checked(self, told: Outcome) -> tuple[tuple[Event, ...], InputError | None]:
+    def _checked(self, outcome: Outcome) -> tuple[tuple[Event, ...], InputError | None]:
         """The outcome, checked; for a cost that cannot be, an alarm, and the error once that is logged."""
-        made = self._decision(told.decision_id)
+        made = self._decision(outcome.decision_id)
         try:
-            return (recorded(self._replica.learner, made, told),), None
+            return (recorded(self._replica.learner, made, outcome),), None
         except ImpossibleCost as error:
             if self._store.places([outcome_key(made.decision_id)]):
                 raise AlreadyRecorded(
@@ -456,11 +456,11 @@ class Advisor:
                 if not is_new:
                     return self._repeated(question, entry)
                 return self._handed_out(cast(DecisionMade, item.events[-1]), question, entry, is_new=True)
-            case Outcome() as told:
+            case Outcome() as outcome:
                 if item.error is not None:
                     self._trip(item.error)
                     return item.error
-                return self._acknowledged(told.decision_id, item.drafts[0], appended[0])
+                return self._acknowledged(outcome.decision_id, item.drafts[0], appended[0])
             case Stopped() as stop:
                 self._latch_is_logged(stop, appended[-1])
         return None
@@ -677,22 +677,22 @@ class Advisor:
     def _stop_in_effect(self, *, fresh: bool) -> Stopped | None:
         """`stopped`; without `fresh`, announcements are those that the last entry was written after. Where they cannot
         be read, that is a stop: whether there is one cannot be told."""
-        unheard: Stopped | None = None
+        unread: Stopped | None = None
         try:
             announced = self._store.announced_stop(fresh=fresh)
-            if announced != self._heard:
-                self._hear(announced)
+            if announced != self._announced:
+                self._take_announcement(announced)
         except (StoreError, ValueError) as error:
             log.error("announcements of stops cannot be read, a_0 is played: %s", error)
-            unheard = UNHEARD
+            unread = STOPS_UNREAD
         for id, (stop, seq) in list(self._latches.items()):
             if self._replica.head.seq < seq:
                 return stop
             self._latches.pop(id, None)
-        return self._replica.ledger.stopped or unheard
+        return self._replica.ledger.stopped or unread
 
-    def _hear(self, announced: str) -> None:
-        """A stop was announced. It holds until it is in this replica; whoever hears of it logs it, if nobody has."""
+    def _take_announcement(self, announced: str) -> None:
+        """A stop was announced. It holds until it is in this replica; if it is not in the log, this process logs it."""
         stop = Stopped.model_validate_json(announced)
         with self._lock:
             if stop.id not in self._latches:
@@ -700,7 +700,7 @@ class Advisor:
                 self._latches[stop.id] = stop, math.inf if entry is None else entry.seq
                 if entry is None:
                     self._notes.append(stop)
-            self._heard = announced
+            self._announced = announced
 
     def resume(self, *, by: str, why: str) -> None:
         """Release the kill switch."""
@@ -904,17 +904,17 @@ class Advisor:
         seq = self._replica.head.seq + 1
         log.error("entry %d could not be applied: a_0 is played until it can be", seq, exc_info=error)
         self._failure = f"entry {seq} of the log could not be applied ({type(error).__name__}). {FAILED}"
-        threading.Thread(target=self._mend, name="tether-mend", daemon=True).start()
+        threading.Thread(target=self._retry, name="tether-retry", daemon=True).start()
 
-    def _mend(self) -> None:
+    def _retry(self) -> None:
         """Read the log anew until the problem's functions answer."""
-        pause = MEND_AFTER
+        pause = RETRY_AFTER
         while self._failure and not self._closed.wait(pause):
             try:
                 self._rebuild()
             except BaseException as error:  # not yet
                 log.warning("the log still cannot be applied: %s", type(error).__name__)
-            pause = min(2.0 * pause, MEND_EVERY)
+            pause = min(2.0 * pause, RETRY_EVERY)
 
     def _rebuild(self) -> None:
         """Another replica in place of one that was left half-way, from the newest snapshot and the log."""
@@ -998,15 +998,15 @@ def _name(text: str) -> str:
     return text
 
 
-def _check_settings(told: Configured, settings: Configured) -> None:
+def _check_settings(first: Configured, settings: Configured) -> None:
     """A log belongs to one problem and one configuration: its data certify nothing elsewhere."""
-    if told.listed != settings.listed:
+    if first.listed != settings.listed:
         raise InputError(
             "this log was started with another problem: its listed states have other features, actions or safe costs. "
             + WAY_OUT
         )
     for part in ("problem", "algorithm", "config", "watch"):
-        before, now = getattr(told, part), getattr(settings, part)
+        before, now = getattr(first, part), getattr(settings, part)
         if before != now:
             if isinstance(before, dict) and isinstance(now, dict):  # only what differs
                 names = [name for name in {**before, **now} if before.get(name) != now.get(name)]

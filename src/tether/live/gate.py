@@ -4,6 +4,7 @@ Plain numpy, an eigendecomposition, and an account of its own rounding. It share
 whose certificates it examines, and states the theorem's constants a second time: on purpose.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -129,6 +130,12 @@ def _sizes(rows: Array) -> Array:
     return sizes
 
 
+def length_outside(basis: Array, f: Array) -> float:
+    """‖f − BBᵀf‖ of f (d,) for an orthonormal basis B (d, n); taken off twice, as the first time leaves rounding."""
+    rest = f - basis @ (f @ basis)
+    return _norm(rest - basis @ (rest @ basis))
+
+
 # Known safe costs ⟨γ*, f⟩ = τ_s (docs/theory.md section 17): the gate's own account of them.
 
 
@@ -183,7 +190,7 @@ class ExactFacts:
         Leaving a fact out is always allowed, since the others hold without it.
         """
         span, norm, bound = self.span(stage), _norm(f), self._terms.gamma_norm
-        rest = self.open_part(span, f)
+        rest = length_outside(span.basis, f)
         before, n = float(self.amplification[stage]), int(self.count[stage])
         after = self._amplification_with(stage, f, norm, rest)
         news = n < self._terms.dimension and after * norm <= AMPLIFIED
@@ -201,12 +208,6 @@ class ExactFacts:
             return inf
         values = np.linalg.svd(np.vstack([self.accepted(stage)[0], f]), compute_uv=False)
         return sqrt(len(values) * float(np.square(1.0 / values).sum())) if values[-1] > 0.0 else inf
-
-    @staticmethod
-    def open_part(span: Span, f: Array) -> float:
-        """The length of what the facts leave open of f (d,); twice, as the first time leaves rounding behind."""
-        rest = f - span.basis @ (f @ span.basis)
-        return _norm(rest - span.basis @ (rest @ span.basis))
 
     def rounding(self, stage: int) -> Array:
         """A bound on the rounding error of each accepted fact, (M,)."""
@@ -522,9 +523,7 @@ def open_part(model: Model, f: Array) -> float:
         return 0.0  # the cost of the origin is 0 in any case
     if settled == 0:
         return 1.0
-    rest = f - model.span @ (f @ model.span)
-    rest -= model.span @ (rest @ model.span)
-    return _norm(rest) / length
+    return length_outside(model.span, f) / length
 
 
 def plain(model: Model, fit: Fit, x: Array, parts: Parts, start: float = 0.0) -> Geometry:
@@ -755,6 +754,44 @@ Place = int | tuple[int, int]
 """Where sums are kept: a stage, or (stage, block) where costs drift."""
 
 
+class Turn(NamedTuple):
+    """A decision whose cost has not counted: φ (d,) of what was decided, or played, and z (M,), None if it was lost."""
+
+    feature: Array
+    cost: Array | None = None
+    has_come: bool = False
+
+
+class Turns:
+    """The order of decisions, kept a second time: a cost may count once no earlier decision of its stage is open."""
+
+    def __init__(self, stages: int) -> None:
+        self.queues: list[OrderedDict[str, Turn]] = [OrderedDict() for _ in range(stages)]
+
+    def expect(self, stage: int, id: str, feature: Array) -> None:
+        """A decision was made."""
+        self.queues[stage][id] = Turn(feature)
+
+    def come(self, id: str, feature: Array | None = None, cost: Array | None = None) -> None:
+        """Its outcome has come; without a feature, it was lost."""
+        for queue in self.queues:
+            if id in queue:
+                queue[id] = Turn(queue[id].feature if feature is None else feature, cost, has_come=True)
+
+    def withdraw(self, id: str) -> None:
+        """It was never played."""
+        for queue in self.queues:
+            queue.pop(id, None)
+
+    def is_next(self, stage: int, feature: Array, cost: Array | None) -> bool:
+        """Whether this outcome is the next to count; from now on it has."""
+        if not self.queues[stage]:
+            return False
+        _, turn = self.queues[stage].popitem(last=False)
+        same_cost = turn.cost is cost if cost is None or turn.cost is None else np.array_equal(turn.cost, cost)
+        return turn.has_come and same_cost and np.array_equal(turn.feature, feature)
+
+
 class Gate:
     """Sums and facts of its own, and the check. `gram` (G, d, d) starts at λI, `moment` (G, M, d) at 0.
 
@@ -791,6 +828,7 @@ class Gate:
         self.facts: ExactFacts | WeighedFacts
         self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
         self.yes_no = YesNo(terms.bounded, terms.stages, d, terms.feature_norm, float(terms.gamma_norm.max()))
+        self.turns = Turns(terms.stages)
         self._solved: dict[int, Model | None] = {}
         self._begin()
 
@@ -917,6 +955,12 @@ class Gate:
             if at is not None and self.terms.windows:
                 age = float(self.clock[stage] - (at - self.origin[stage]))
                 self.ages[place] += norm2 * np.array([1.0, age, age * age])
+
+    def add_next(self, step: int, feature: Array, cost: Array | None, at: float | None) -> None:
+        """`add`, for an outcome that the learner has counted. Out of its turn it leaves sums that certify nothing."""
+        if not self.turns.is_next(self._stage(step), feature, cost):
+            self.gram[self._stage(step)] = nan
+        self.add(step, feature, cost, at)
 
     def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
         """The safe cost τ_s (M,) of a state whose safe action has feature f (d,): a fact about γ*_h, if any is kept."""
@@ -1080,9 +1124,8 @@ class Gate:
         guess = self.yes_no.guess[stage, k]
         own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         if terms.listed is not None and shown.listed and not (own <= tau and shown.bound >= reached - SOLVED):
-            rows = rows.and_also(
-                terms.listed, 0.0, 1.0
-            )  # it says that it rests on them; without them it is examined faster
+            # it says that it rests on them; without them it is examined faster
+            rows = rows.and_also(terms.listed, 0.0, 1.0)
             own, reached = self.yes_no.proven(rows, point.feature, least, guess)
         doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
         why = ""

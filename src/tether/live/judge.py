@@ -173,8 +173,8 @@ def with_margin(
     it is known up to e, a_0 costs at most τ_s + e, and c is linear: the chord from there is a bound. With a misfit ε
     the chord of a ray begins at τ_s + e + 2ε (section 12); a mixture plays a_0 itself.
     """
-    stray = 0.0 if proposal.mixture is not None else 2.0
-    beyond = np.array(problem.baseline_cost_error) + stray * np.array(problem.misfit) + problem.reserve
+    misfits = 0.0 if proposal.mixture is not None else 2.0
+    beyond = np.array(problem.baseline_cost_error) + misfits * np.array(problem.misfit) + problem.reserve
     starts = (known.baseline_cost[proposal.step] + beyond).tolist()
     divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
     keep = 1.0

@@ -143,8 +143,8 @@ def as_logged(states: StateCodec, state: State) -> tuple[Any, State]:
 
 
 def said_of(error: Exception) -> str:
-    """What callers are told of an error in the problem's functions, or in the learner: Tether's own words, or its type
-    alone, as its text may hold what they should not read. The cause of the error, and the program's log, have it."""
+    """An error in the problem's functions, or in the learner, as callers see it: Tether's own words, or its type alone,
+    as its text may hold what they should not read. The cause of the error, and the program's log, have it."""
     if isinstance(error, TetherError):
         return str(error)
     return f"{type(error).__name__}, whose text is in the program's own log only"
@@ -553,7 +553,7 @@ class Tripped(Event):
     number: NonNegativeInt = 0
 
     def keys(self) -> tuple[str, ...]:
-        """Whoever sees the n-th alarm of a log first writes it down."""
+        """One entry for the n-th alarm of a log, by the process that sees it first."""
         return (f"tripped:{self.number}",)
 
 
@@ -733,12 +733,12 @@ class Status:
     """Where an advisor stands, as of entry `seq` of its log.
 
     `outcomes` counts those recorded, `open` decisions without one, `lost` costs that never came, `waiting` outcomes
-    whose costs have no effect yet, because earlier decisions are open: those `waiting_for` (one per step), the oldest
-    made at `waiting_since` (seconds since 1970, 0 if nothing waits). `baseline` and `proposed` are how many decisions
-    played a_0 and how many wanted something else, `unsynced` entries of the log that wait for others. `model_hash` is
-    of step 0. `spent` (M,) are the costs in the budget's window, `over` (M,) counts those measured above τ. `uplift` is
-    what the proposals gain over a_0, since the last change of mode. `failure` says that the problem's functions failed,
-    so that the log cannot be followed.
+    whose costs have no effect yet, because earlier decisions are open. `waiting_for` names the first open decision of
+    each step, the oldest made at `waiting_since` (seconds since 1970, 0 if none is open). `baseline` and `proposed` are
+    how many decisions played a_0 and how many wanted something else, `unsynced` entries of the log that wait for
+    others. `model_hash` is of step 0. `spent` (M,) are the costs in the budget's window, `over` (M,) counts those
+    measured above τ. `uplift` is what the proposals gain over a_0, since the last change of mode. `failure` says that
+    the problem's functions failed, so that the log cannot be followed.
     """
 
     mode: str

@@ -1,4 +1,4 @@
-"""A replica: learner and ledger after a prefix of the log. Whoever folds the same entries gets the same replica."""
+"""A replica: learner and ledger after a prefix of the log. The same entries give the same replica."""
 
 import hashlib
 import io
@@ -55,7 +55,7 @@ from tether.records import Array, Decision, State, Transition
 
 
 def live_agent(algorithm: Algorithm, problem: Problem, config: SlucbConfig) -> SlucbQvi:
-    """The agent behind a name. Whoever asks RSLUCB-QVI brings the coin, so that a replay draws the same actions."""
+    """The agent behind a name. Callers of `propose` pass the coin, so that a replay draws the same actions."""
     if algorithm == "rslucb-qvi":
         return RslucbQvi(problem, config, rng=np.random.default_rng(0))
     return SlucbQvi(problem, config)
@@ -109,12 +109,11 @@ class Learner:
             self.agent.watch = Monitor(problem, pooled=self.config.pooled)
         self.agent.plan()
         self.gate = gate_of(self.agent)
-        self.agent.counted = self._count
-        if self.agent.blocks is not None:
-            self.agent.blocks.ahead = self.gate.ahead
+        self._attach()
         self.batches: dict[str, list[Measured]] = {}  # rows of warm starts that are not complete
         self.seq = 0
-        self._torn = False  # an entry was begun and not finished: counting it again would make bounds too small
+        self._has_turn = True  # what is counted now is the outcome of a decision; rows of a warm start are not
+        self._half_way = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
         self._known: dict[int, KnownState] = {}
         self._proposed: dict[tuple[int, int], Decision] = {}
@@ -123,6 +122,12 @@ class Learner:
         belongs_to = {"config": asdict(self.config), "problem": fingerprint(problem), "algorithm": algorithm}
         self._belongs_to = json.dumps(belongs_to, sort_keys=True)
         self._aged()
+
+    def _attach(self) -> None:
+        """Let the gate count what the agent counts, and bounds of both hold for the same time."""
+        self.agent.counted = self._count
+        if self.agent.blocks is not None:
+            self.agent.blocks.ahead = self.gate.ahead
 
     @property
     def version(self) -> int:
@@ -143,24 +148,28 @@ class Learner:
         """Take the next entry of the log into account. Events that teach nothing only move `seq`."""
         if seq != self.seq + 1:
             raise InputError(f"entry {seq} cannot follow entry {self.seq}: a log is applied without gaps.")
-        if self._torn:
+        if self._half_way:
             raise InputError(f"entry {seq} was interrupted half-way: the log must be read anew, from a snapshot.")
-        self._torn = True
+        self._half_way = self._has_turn = True
         try:
             kind = type(event)
             if kind is DecisionMade:
                 when, safe = event.decided_at, event.is_baseline
                 self.agent.expect(event.decision_id, event.step, event.feature, when, is_baseline=safe)
+                self.gate.turns.expect(self.agent.stage_of(event.step), event.decision_id, np.array(event.feature))
                 if self.agent.blocks is not None:
                     self.gate.tick(event.decided_at)
                     self._aged()
             elif kind is OutcomeRecorded:
+                cost = None if event.cost is None else np.array(event.cost)
+                self.gate.turns.come(event.decision_id, np.array(event.feature), cost)
                 self.learn(event, event.decision_id)
             elif kind in (OutcomeLost, Withheld):
                 # both may come of one decision, from processes that do not know of each other: the first one counts
                 if self.agent.order.is_open(event.decision_id):
-                    settle = self.agent.lose if kind is OutcomeLost else self.agent.withdraw
-                    settle(event.decision_id)
+                    turns, is_lost = self.gate.turns, kind is OutcomeLost
+                    (turns.come if is_lost else turns.withdraw)(event.decision_id)
+                    (self.agent.lose if is_lost else self.agent.withdraw)(event.decision_id)
                     self._learned()
             elif kind is WarmStarted:
                 self._take_batch(event)
@@ -172,7 +181,7 @@ class Learner:
                 f"entry {seq} ({event and event.kind}) does not fit this problem: {error} Was the problem changed "
                 "since? Start a new log, and hand the old data to warm_start."
             ) from error
-        self.seq, self._torn = seq, False
+        self.seq, self._half_way = seq, False
 
     def learn(self, row: Measured, decision_id: str | None = None) -> None:
         """One outcome: into the sums of the agent (which feeds its monitor) and of the gate; then a plan, if due.
@@ -180,6 +189,7 @@ class Learner:
         The cost takes effect once all decisions before this one have their outcome; old data have no decision.
         """
         self._proposed.clear()  # before anything changes: an error half-way must not leave old proposals
+        self._has_turn = decision_id is not None
         feature = np.array(row.feature)  # checked by whoever adds it first
         fact = None if row.reward is None else self._fact_in(row)
         check_step(row.step, self.problem.horizon)
@@ -197,7 +207,8 @@ class Learner:
 
     def _count(self, outcome: CostOutcome) -> None:
         """The agent has counted an outcome: so does the gate, and takes the guess of the next one before it comes."""
-        self.gate.add(outcome.step, outcome.feature, outcome.cost, outcome.at)
+        add = self.gate.add_next if self._has_turn else self.gate.add
+        add(outcome.step, outcome.feature, outcome.cost, outcome.at)
         if self.agent.likelihoods is not None:
             self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))
         if outcome.fact is not None:  # in its turn, as the learner does
@@ -365,15 +376,17 @@ class Learner:
                 raise StateFileError("the snapshot is of another problem, configuration or format.")
             agent = {name.removeprefix("agent/"): files[name] for name in files if name.startswith("agent/")}
             self.agent = type(self.agent).restore(io.BytesIO(_packed(agent)), self.problem)
-            self.agent.counted = self._count
-            if self.agent.blocks is not None:
-                self.agent.blocks.ahead = self.gate.ahead
+            self._attach()
             self.gate.take(
                 {
                     name: np.lib.format.read_array(io.BytesIO(files[f"gate/{name}.npy"]), allow_pickle=False)
                     for name in self.gate.arrays()
                 }
             )
+            for id, each in self.agent.order.each():
+                self.gate.turns.expect(self.agent.stage_of(each.step), id, each.feature)
+                if each.outcome is not None:
+                    self.gate.turns.come(id, each.outcome.feature, each.outcome.cost)
             self.batches = {
                 batch: [Measured.model_validate(row, strict=False) for row in rows]
                 for batch, rows in header["batches"].items()
@@ -386,15 +399,14 @@ class Learner:
 
 def reward_estimate(agent: SlucbQvi, step: int) -> Array:
     """θ̂_h = A_h^{-1} Σ rφ, (d,): the ridge estimate of the reward."""
-    moment = agent.values.reward_moment
-    stage = step if len(moment) > 1 else 0
+    stage = agent.stage_of(step)
     factor = agent.values.factor[stage]  # U, A = UᵀU
-    estimate: Array = np.linalg.solve(factor, np.linalg.solve(factor.T, moment[stage]))
+    estimate: Array = np.linalg.solve(factor, np.linalg.solve(factor.T, agent.values.reward_moment[stage]))
     return estimate
 
 
 def terms_of(agent: SlucbQvi) -> Terms:
-    """What the gate is told of this agent: constants of the problem, never a number that the learner computed."""
+    """What the gate knows of this agent: constants of the problem, never a number that the learner computed."""
     problem, config = agent.problem, agent.config
     memory: Literal["state", "visited", "all"] = "state" if agent.rules.memory == STATE else config.condition_on
     return Terms(
@@ -412,7 +424,7 @@ def terms_of(agent: SlucbQvi) -> Terms:
         bounded=tuple(np.flatnonzero(problem.bounded).tolist()),
         feature_norm=float(problem.feature_norm),
         confidence=problem.confidence,
-        stages=1 if config.pooled else int(problem.horizon),
+        stages=agent.stages,
         dimension=int(problem.dimension),
         ridge=float(agent.costs.ridge),
         drift=np.array(problem.drift) if any(problem.drift) else None,
@@ -679,7 +691,7 @@ class Ledger:
 
     def _resumed(self, _: int, order: Resumed) -> None:
         self.orders += 1
-        self.stopped, self.latest = None, 0.0  # whoever resumes has looked at the clock, too
+        self.stopped, self.latest = None, 0.0  # a person who resumes has looked at the clock, too
 
     def _tripped(self, _: int, alarm: Tripped) -> None:
         self.tripped, self.alarms = alarm, max(self.alarms, alarm.number + 1)
@@ -783,10 +795,6 @@ class Ledger:
             ledger._expect(id, bounds)
         ledger.surplus = {id: (guard, why) for id, (guard, why) in saved.get("surplus", {}).items()}
         return ledger
-
-    def to_bytes(self) -> bytes:
-        """`to_json` as text."""
-        return json.dumps(self.to_json(), sort_keys=True).encode()
 
 
 PLAIN = ("mode", "alarms", "orders", "latest", "certified", "total", "over", "began")

@@ -70,13 +70,13 @@ def is_plain(state: State) -> bool:
     return type(state) in PLAIN
 
 
-def is_told_apart(state: State) -> bool:
-    """Whether `content_key` tells this state from all that differ from it: not where its class says what is equal, nor
-    where an object is only itself, whatever somebody writes into it."""
+def has_exact_key(state: State) -> bool:
+    """Whether every state that differs from this one has another `content_key`: not so where the state's class defines
+    equality, nor where an object equals only itself, whatever is written into it."""
     if type(state) is dict or type(state) is tuple:
-        return all(map(is_told_apart, state.values() if type(state) is dict else state))
+        return all(map(has_exact_key, state.values() if type(state) is dict else state))
     if is_dataclass(state) and not isinstance(state, type):
-        return all(is_told_apart(getattr(state, field.name)) for field in fields(state))
+        return all(has_exact_key(getattr(state, field.name)) for field in fields(state))
     return is_plain(state)
 
 

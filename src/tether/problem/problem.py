@@ -466,7 +466,7 @@ LISTED = 1024
 """Listed actions whose costs are used to lie in [0, 1]; those of later states are left out, which is always allowed."""
 
 BOUNDED_NOISE = 0.5
-"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what tests of assumptions use for bounded costs."""
+"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what stands in for a σ that was not declared."""
 
 LIMITS = {
     "threshold": Limit("a number τ", lambda tau: tau > -inf),

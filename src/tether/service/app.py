@@ -52,7 +52,7 @@ NOT_LOGGED_YET = (
     "this process plays the safe action only from now on, and will write the order to the log as soon as it can. Other "
     "processes do not know of it yet: if there are any, stop them by other means."
 )
-"""What an admin is told whose stop could not be logged."""
+"""The error of a stop that could not be logged."""
 
 INFO = {
     "title": "Tether",
@@ -113,7 +113,7 @@ class Service:
             gc.collect()
             gc.freeze()  # what is loaded by now stays, and need not be searched for garbage
             gc.set_threshold(10_000, 20, 100)  # a request leaves hundreds of objects, and hardly a cycle
-            sys.setswitchinterval(0.001)  # of 0.005 s: whoever draws charts holds decisions and orders up by less
+            sys.setswitchinterval(0.001)  # of 0.005 s: threads that compute charts delay decisions and orders less
             self._stop_polls_on_signals()
         try:
             yield

@@ -22,7 +22,7 @@ Number = float | np.floating[Any]
 
 TRANSIENT = (408, 429, 502, 503, 504)
 UNSENDABLE = (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError, OverflowError)
-"""Errors that no retry can mend; a socket raises the last two for names and ports that it cannot use."""
+"""Errors that a retry cannot help; a socket raises the last two for names and ports that it cannot use."""
 
 LAST_PORT = 65_535
 TOKEN = re.compile("[!-~]+")

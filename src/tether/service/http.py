@@ -280,7 +280,7 @@ PROBLEMS: dict[type, tuple[int, str, str]] = {
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
-    """The error as a caller is told of it."""
+    """The error as a problem (RFC 9457), without what callers should not read."""
     if isinstance(error, ValidationError):
         status, title, detail = 422, "does not fit", "; ".join(mistakes(error)[:5])
     elif isinstance(error, HTTPException):
@@ -385,10 +385,10 @@ def answer_of(decision: LiveDecision) -> bytes:
     if decision.text.startswith(FIRST_FIELD):
         said = decision.text[decision.text.rindex(',"mode":"') : decision.text.rindex(',"safe_feature":')]
         return b"%b%b}" % (to_json(own)[:-1], said.encode())
-    told = decision.model_dump(mode="json", exclude={"state"})
+    record = decision.model_dump(mode="json", exclude={"state"})
     if decision.reason == "not-logged":  # why, is a driver's text, which may hold an address
-        told["detail"] = told["certificate"]["detail"] = NOT_LOGGED
-    return to_json({name: (own | told)[name] for name in DecisionAnswer.model_fields})
+        record["detail"] = record["certificate"]["detail"] = NOT_LOGGED
+    return to_json({name: (own | record)[name] for name in DecisionAnswer.model_fields})
 
 
 FIRST_FIELD = '{"decision_id":'

@@ -67,7 +67,8 @@ class Hub:
                 self.advisor.stop(by="the service", why=why)
 
     def _note_head(self) -> None:
-        """Once in a while, in the thread of the probes; and log what is still to be logged, though nobody asks."""
+        """Every `EVERY` seconds, note the head of the log, in the thread of the health checks, and log what is still
+        to be logged, though nobody asks for anything."""
         self._health.submit(self._note_of_head.write)
         self._log_notes()
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._note_head)
@@ -79,13 +80,13 @@ class Hub:
         made: LiveDecision = await self._answer(question)
         return made
 
-    async def record(self, told: OutcomeRequest) -> Recorded:
+    async def record(self, request: OutcomeRequest) -> Recorded:
         """An outcome, exactly once, durable before it is acknowledged."""
-        applied: Any = told.applied
+        applied: Any = request.applied
         if isinstance(applied, StarActionModel):
             applied = StarAction(applied.ray, applied.length)
         done: Recorded = await self._answer(
-            Outcome(told.decision_id, told.reward, told.cost, wire_state(told.next_state), applied)
+            Outcome(request.decision_id, request.reward, request.cost, wire_state(request.next_state), applied)
         )
         return done
 
@@ -138,13 +139,13 @@ class Hub:
         written.add_done_callback(lambda done: loop.call_soon_threadsafe(back, done))
 
     def _log_notes(self) -> None:
-        """What is to be logged and nobody waits for: what did not leave, or an order that could not be written."""
+        """Log what no request waits for: decisions that did not leave, orders that could not be written."""
         for note in self.advisor.notes():
             self._answer(note)
 
     def _end(self, batch: Batch, written: list[Appended] | StoreError, futures: "list[asyncio.Future[Any]]") -> None:
-        """Commit the batch, and give each who still waits its answer. A future takes no StopIteration, and what is no
-        Exception is not to end the loop."""
+        """Commit the batch, and resolve the pending futures. A future takes no StopIteration, and a BaseException would
+        end the loop: both become a RuntimeError."""
         for answer, future in zip(self.advisor.commit(batch, written), futures, strict=True):
             if future.done():
                 continue
@@ -156,14 +157,14 @@ class Hub:
                 future.set_exception(RuntimeError(f"{type(answer).__name__}: {answer}"))
 
     def _give_up(self, futures: "list[asyncio.Future[Any]]") -> None:
-        """The log takes too long: whoever waits is told so. Their drafts may still be written, and are then learned."""
+        """The log takes too long: pending requests fail. Their drafts may still be written, and then are learned."""
         self._note(StoreError(f"it has not answered for {self._seconds:g} s."))
         for future in futures:
             if not future.done():
                 future.set_exception(TimeoutError())
 
     def _note(self, failure: StoreError | None) -> None:
-        """The log failed, or did not: a line in the service's own log when that changes. Callers are not told why."""
+        """Keep whether the log failed, and write a line to the service's own log when that changes, for people."""
         before, self._failure = self._failure, failure
         if failure is None and before is not None:
             error_log.info("the log can be used again")
@@ -181,8 +182,8 @@ class Hub:
         return self._failure is None and not self.advisor.failure
 
     async def _try(self) -> None:
-        """Write to a log that failed: a snapshot, which nobody minds. Whoever is told that a process is not ready sends
-        it nothing else that would show that it is again. That a log was altered is for people to settle."""
+        """Test a log that failed by writing a snapshot: a process that is not ready gets no requests, so that nothing
+        else would show that the log works again. One that was altered stays failed until a person has looked at it."""
         if isinstance(self._failure, AlteredLog):
             return
         self._trying = True

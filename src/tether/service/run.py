@@ -167,7 +167,7 @@ def server_options(config: ServiceConfig) -> dict[str, Any]:
 
 
 def serve(config_path: Path, *, access_log: bool = True, listening: Callable[[str], object] = str) -> None:
-    """Serve until told to stop, and say where, once it can be reached.
+    """Serve until a signal ends it; `listening` is called with the address once that can be reached.
 
     SIGTERM and Ctrl-C finish what has begun and save a snapshot.
     """
@@ -203,8 +203,8 @@ class Supervisor(Multiprocess):
     """Replaces workers that have died, at once."""
 
     def keep_subprocess_alive(self) -> None:
-        """Ask each whether it lives. One that dies before it answers hangs up, unless somebody else holds its end of
-        the line: then nobody would be replaced, nor a signal heard, until the time for an answer is over."""
+        """Ping each worker. One that dies before it answers closes its pipe, unless another process holds the same end:
+        then no worker would be replaced, and no signal handled, until the timeout."""
         for worker in self.processes:
             worker.child_conn.close()
         super().keep_subprocess_alive()
@@ -213,9 +213,9 @@ class Supervisor(Multiprocess):
 class WorkerSocket(socket.socket):
     """A bound socket of which each worker process that it is sent to makes one of its own, on the same port.
 
-    The kernel then divides connections evenly. Of one that all share, whoever is awake first takes all that wait. Its
-    protocol is named, so that asyncio knows it for TCP: else the second half of an answer would wait 40 ms, until the
-    peer has acknowledged the first.
+    The kernel then divides connections evenly; of a socket that all share, the first worker to wake up accepts all
+    pending ones. Its protocol is named, so that asyncio sets TCP_NODELAY: else the second half of an answer would wait
+    40 ms, until the peer has acknowledged the first.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -251,7 +251,7 @@ def shared_counts() -> Iterator[None]:
 
 
 def _announce(config: ServiceConfig, listening: Callable[[str], object]) -> None:
-    """Wait until somebody listens: a worker of ours, for `claim_port` found nobody. Port 0 is in the log only."""
+    """Wait until a worker accepts connections (`claim_port` found no other listener). Port 0 is in the log only."""
     while config.port:
         with suppress(OSError), socket.create_connection((config.host, config.port), 1.0):
             host = f"[{config.host}]" if ":" in config.host else config.host
@@ -305,7 +305,7 @@ def check_start(config: ServiceConfig, *, saves: bool = False) -> None:
 
 
 def _end_with(supervisor: Any) -> None:
-    """Nobody else could end this worker, or replace it, and its port would stay taken."""
+    """End this worker when its supervisor has ended: nothing else would, and its port would stay taken."""
     supervisor.join()
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -343,7 +343,7 @@ class View:
                 "waiting": status.waiting,
                 "lost": status.lost,
             },
-            "waiting": {"for": status.waiting_for, "since": status.waiting_since} if status.waiting else None,
+            "waiting": {"for": status.waiting_for, "since": status.waiting_since} if status.open else None,
             "constraints": [
                 {"name": name, "threshold": tau} for name, tau in zip(names, problem.threshold, strict=True)
             ],
@@ -464,7 +464,7 @@ class LogPoll:
     async def _poll(self) -> None:
         while self._waiters:
             await asyncio.sleep(INTERVAL)
-            with suppress(Exception):  # a log that is out of reach has not grown; whoever writes to it will be told
+            with suppress(Exception):  # a log that cannot be read has not grown; writers get the error
                 self._head = max(self._head, (await asyncio.to_thread(self._store.head)).seq)
             async with self._grown:
                 self._grown.notify_all()
@@ -501,7 +501,7 @@ GAUGES = {
     "waiting": ("outcomes_waiting", "Outcomes whose costs wait for earlier decisions."),
     "waiting_since": (
         "outcomes_waiting_since_timestamp_seconds",
-        "When the decision was made that they wait for; 0: none waits.",
+        "When the oldest decision without an outcome was made; 0: there is none.",
     ),
     "store_error": ("log_failed", "1: the log failed when this process last used it."),
     "failure": ("problem_failed", "1: the problem's functions failed, so that this process cannot apply the log."),

@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from tether import LinearMDP, Problem
 from tether.errors import EmptySafeSet
-from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, true_costs, violations
+from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, true_costs
 from worlds import finite_world, literal_values, star_world
 
 
@@ -83,7 +83,6 @@ def test_expected_costs_of_the_mixture_never_exceed_the_threshold(make, constrai
     for seed in range(6):
         world = make(seed, constraints=constraints)
         planned = optimal_safe_mixture(world)
-        assert not violations(world, planned.features).any()
         assert (true_costs(world, planned.features) <= np.array(world.problem.threshold) + 1e-9).all()
 
 

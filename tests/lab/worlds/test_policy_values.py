@@ -1,13 +1,13 @@
-"""Is a policy's value what playing it earns? And regret and violations on cases a person can do by hand."""
+"""Is a policy's value what playing it earns? And costs and violations on cases a person can do by hand."""
 
 import numpy as np
 import pytest
 
 from tether import Decision, LinearMDP, Problem, Radius, SlucbConfig, SlucbQvi
-from tether.lab.simulate import simulate_stepwise
+from tether.lab.simulate import Books, note_decision, simulate_stepwise
 from tether.lab.worlds.linear_mdp import Streams
-from tether.lab.worlds.planning import optimal_safe_policy, policy_values, regret, true_costs, violations
-from worlds import finite_world, literal_values, star_world
+from tether.lab.worlds.planning import optimal_safe_policy, policy_values, true_costs
+from worlds import finite_world, is_safe, literal_values, star_world
 
 
 def _decision(step, state, feature):
@@ -55,22 +55,23 @@ def test_policy_values_equal_the_mean_return_of_simulation(seed):
     assert returns.std() > 0.01
 
 
-def test_regret_by_hand():
-    """V*_1 = (3, 5), V_1^π = (2.5, 1): episodes that start in 1, 0, 1 lose 4, ½, 4. Only step 1 counts."""
-    optimal = np.array([[3.0, 5.0], [9.0, 9.0], [0.0, 0.0]])
-    values = np.array([[2.5, 1.0], [0.0, 0.0], [0.0, 0.0]])
-    np.testing.assert_array_equal(regret(optimal, values, np.array([1, 0, 1])), [4.0, 0.5, 4.0])
-
-
-def test_regret_of_the_optimal_policy_is_zero_and_of_others_not_negative():
+def test_the_optimal_policy_has_the_optimal_value_and_the_safe_action_no_larger_one():
     for seed in range(4):
         world = star_world(seed)
         best = optimal_safe_policy(world)
-        starts = np.arange(world.state_count)
-        again = policy_values(world, best.features)
-        np.testing.assert_allclose(regret(best.values, again, starts), 0.0, atol=1e-13)
+        np.testing.assert_allclose(policy_values(world, best.features), best.values, atol=1e-13)
         baseline = np.broadcast_to(world.phi_0, best.features.shape)
-        assert (regret(best.values, policy_values(world, baseline), starts) >= 0.0).all()
+        assert (policy_values(world, baseline) <= best.values + 1e-13).all()
+
+
+def _counted(world, features):
+    """Whether the books of a run count a violation at each (h, s) of a policy's features (H, S, d): (H, S)."""
+    found = np.zeros(features.shape[:2], dtype=bool)
+    for step, state in np.ndindex(found.shape):
+        books = Books(*np.zeros((len(Books._fields), 1)))
+        note_decision(books, 0, _decision(step, state, features[step, state]), 0.0, world)
+        found[step, state] = books.violations[0]
+    return found
 
 
 def test_violations_by_hand_name_the_step_and_the_state():
@@ -78,7 +79,7 @@ def test_violations_by_hand_name_the_step_and_the_state():
     world = _hand_world(gamma=[[[0.2, 0.6]], [[0.5, 0.5 + 1e-6]]], threshold=0.5)
     features = np.broadcast_to(np.eye(2), (2, 2, 2))  # state s plays e_s, whose cost is γ_h[s]
     np.testing.assert_allclose(true_costs(world, features)[:, :, 0], [[0.2, 0.6], [0.5, 0.5 + 1e-6]], atol=1e-15)
-    np.testing.assert_array_equal(violations(world, features), [[False, True], [False, True]])
+    np.testing.assert_array_equal(_counted(world, features), [[False, True], [False, True]])
 
 
 def test_one_broken_constraint_of_two_is_a_violation():
@@ -86,7 +87,7 @@ def test_one_broken_constraint_of_two_is_a_violation():
     gamma = [[[0.2, 0.6], [0.1, 0.2]], [[0.5, 0.8], [0.4, 0.3]]]
     world = _hand_world(gamma=gamma, threshold=(0.9, 0.3))
     features = np.broadcast_to(np.eye(2), (2, 2, 2))
-    np.testing.assert_array_equal(violations(world, features), [[False, False], [True, False]])
+    np.testing.assert_array_equal(_counted(world, features), [[False, False], [True, False]])
     np.testing.assert_allclose(true_costs(world, features)[1], [[0.5, 0.4], [0.8, 0.3]], atol=1e-15)
 
 
@@ -105,10 +106,10 @@ def test_the_books_of_a_run_agree_with_the_exact_planner():
             for s in range(3):
                 end = world.endpoints[s, max(row[h, s], 0)]
                 features[h, s] = world.phi_0[s] + (length[h, s] if row[h, s] >= 0 else 0.0) * (end - world.phi_0[s])
-        expected = regret(best.values, policy_values(world, features), np.array([start]))
-        np.testing.assert_allclose(books.regret, expected, atol=1e-12)
+        expected = best.values[0, start] - policy_values(world, features)[0, start]
+        np.testing.assert_allclose(books.regret, [expected], atol=1e-12)
         assert books.violations.sum() == 0
-        assert not violations(world, features).any()
+        assert is_safe(world, features)
 
 
 def _copy(generator):

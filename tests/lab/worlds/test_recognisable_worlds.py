@@ -9,7 +9,7 @@ from tether.lab.worlds import bottling as bottles
 from tether.lab.worlds import dosing as doses
 from tether.lab.worlds import heating as heat
 from tether.lab.worlds.linear_mdp import MisspecifiedMDP, Streams
-from tether.lab.worlds.planning import optimal_safe_policy, policy_values, true_costs, violations
+from tether.lab.worlds.planning import optimal_safe_policy, policy_values, true_costs
 from tether.problem.action_sets import feature_of
 from tether.records import StarAction
 
@@ -50,10 +50,9 @@ def test_the_optimal_safe_policy_earns_more_than_the_default_and_costs_at_most_t
     world = BUILDERS[name](np.random.default_rng(1))
     best = optimal_safe_policy(world)
     default = np.tile(world.phi_0, (world.problem.horizon, 1, 1))
-    assert not violations(world, best.features).any()
     assert (best.values[0] > policy_values(world, default)[0] + 0.1).all()
     tight = np.array(world.problem.threshold) - true_costs(world, best.features)
-    assert tight.min() < 1e-9, "the constraint binds somewhere, else it would be no constraint"
+    assert -1e-9 <= tight.min() < 1e-9, "the constraint binds somewhere, else it would be no constraint"
 
 
 def test_toxicity_of_the_standard_and_of_the_full_dose_by_hand():

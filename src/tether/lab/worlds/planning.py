@@ -1,4 +1,4 @@
-"""The exact planner: optimal safe policies, the value of any policy, pseudo-regret and true violations.
+"""The exact planner: optimal safe policies, and the value and the costs of any policy.
 
 Equations (4)-(6) and (12)-(13). Because everything is linear in φ, a policy is its features (H, S, d).
 """
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tether.errors import EmptySafeSet
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
@@ -136,18 +135,6 @@ def policy_costs(world: LinearMDP, features: Array) -> Array:
     for step in reversed(range(world.problem.horizon)):
         costs[step] = features[step] @ (world.true_gamma[step].T + world.true_mu[step] @ costs[step + 1])
     return costs
-
-
-def regret(optimal_values: Array, values: Array, first_states: Array) -> Array:
-    """Terms of R_K, Eq. (6): V*_1(s_1^k) − V_1^{π_k}(s_1^k) for each episode."""
-    gaps: Array = (optimal_values[0] - values[0])[first_states]
-    return gaps
-
-
-def violations(world: LinearMDP, features: Array) -> NDArray[np.bool_]:
-    """Which (h, s) of a policy's features (H, S, d) truly cost more than τ: (H, S)."""
-    over = true_costs(world, features) > np.array(world.problem.threshold) + SAFE_TOLERANCE
-    return np.asarray(over.any(axis=2))
 
 
 # A budget per episode

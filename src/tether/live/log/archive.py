@@ -119,12 +119,12 @@ def _lines_of(file: File, identity: str) -> list[bytes]:
     try:
         lines = _lines(file.path, file.path.stat().st_mtime_ns)
         first = json.loads(lines[0])
-        told = {name: first.get(name) for name in ("format", "log", "first", "last")}
+        header = {name: first.get(name) for name in ("format", "log", "first", "last")}
     except (EOFError, ValueError, LookupError, AttributeError, zlib.error, gzip.BadGzipFile) as error:
         raise _damaged(file) from error
     except OSError as error:
         raise _missing(file.path, file.first, error) from error
-    if told != {"format": FORMAT, "log": identity, "first": file.first, "last": file.last}:
+    if header != {"format": FORMAT, "log": identity, "first": file.first, "last": file.last}:
         raise AlteredLog(f"{file.path} is not what its name says: its first line is {first!r:.200}.", file.first)
     return lines
 

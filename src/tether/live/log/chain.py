@@ -40,8 +40,8 @@ LONGEST_UNIQUE = 512
 """Characters of a uniqueness key: what an index of either database holds in one row, whatever the script."""
 
 PIECE = 2047
-"""Bytes that are hashed at once: for more, hashlib lets go of Python's global lock, and whoever writes an entry would
-wait for the threads that decide to hand it back: longer than the hash takes, and in the middle of a transaction."""
+"""Bytes that are hashed at once. For more, hashlib releases Python's global lock, and the writer of an entry would wait
+for the threads that decide to release it again: longer than the hash takes, and in the middle of a transaction."""
 
 KEEP_SNAPSHOTS = 3
 """Snapshots that a store keeps: the newest, and two to fall back on."""
@@ -252,7 +252,7 @@ class Head(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Saved state of whoever folds over the log, after the entries 1 to `seq`."""
+    """The saved state of a fold over the entries 1 to `seq` of the log."""
 
     seq: int
     data: bytes

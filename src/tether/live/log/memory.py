@@ -99,7 +99,7 @@ class MemoryStore:
             ]
 
     def announce_stop(self, text: str) -> None:
-        """See `Store.announce_stop`: whoever holds this store hears it."""
+        """See `Store.announce_stop`: all users of this object see it."""
         self._stop = text
 
     def announced_stop(self, *, fresh: bool) -> str:

@@ -60,7 +60,7 @@ class SqliteStore(SqlStore):
         self._path = Path(path).absolute()
         self._wal = Path(f"{self._path}-wal")
         self._stop_file, self._stop_stamp = Path(f"{self._path}.stop"), (0, 0)
-        self._unheard: OSError | None = None  # why it could not be read
+        self._stop_unread: OSError | None = None  # why it could not be read
         super().__init__(f"the log {self._path}", "main.", clock=clock, read_only=read_only)
         self._busy = busy
         self._inode: tuple[int, int] | None = None
@@ -227,12 +227,12 @@ class SqliteStore(SqlStore):
         """What that file says: one look at its time, as it is written rarely and asked for with every batch."""
         if fresh:
             self._look_for_stop()
-        if self._unheard is not None:
-            raise self._refusal("asked for stops", self._unheard) from self._unheard
+        if self._stop_unread is not None:
+            raise self._refusal("asked for stops", self._stop_unread) from self._stop_unread
         return self._stop
 
     def _look_for_stop(self) -> None:
-        unheard: OSError | None = None
+        unread: OSError | None = None
         try:
             status = self._stop_file.stat()
             if (stamp := (status.st_mtime_ns, status.st_ino)) != self._stop_stamp:
@@ -241,8 +241,8 @@ class SqliteStore(SqlStore):
         except FileNotFoundError:
             self._stop, self._stop_stamp = "", (0, 0)
         except OSError as error:
-            unheard = error
-        self._unheard = unheard
+            unread = error
+        self._stop_unread = unread
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         self._check_file()

@@ -45,9 +45,12 @@ function gauge(limit) {
   return node;
 }
 
+/** What a limit bounds: a plain "cost" is the mean that measurements scatter around. */
+const bounded = (limit) => ((limit?.bounds ?? "cost") === "cost" ? "mean cost" : limit.bounds);
+
 /** The certificate in one sentence. */
 function verdict(row, limits, tightest) {
-  const what = tightest?.bounds ?? "cost";
+  const what = bounded(tightest);
   if (row.is_baseline) {
     const cost = typeof tightest?.baseline_cost === "number" ? ` Its cost is declared: ${number(tightest.baseline_cost, 4)}, under τ = ${number(tightest.threshold, 4)}.` : "";
     return make("p", { class: "verdict" }, kindBadge(true), " ", make("b", {}, "The safe action was played: "), `${because(row)}.${cost}`);
@@ -183,7 +186,7 @@ function drawnFrom(mixture) {
 
 /** The bounds of one certificate: warnings, then a row per constraint. */
 function boundPart(certificate, title, status) {
-  const limits = certificate.limits ?? [], what = limits[0]?.bounds ?? "cost";
+  const limits = certificate.limits ?? [], what = bounded(limits[0]);
   const names = limits.map((_, i) => status.constraints?.[i]?.name ?? (limits.length > 1 ? `Constraint ${i + 1}` : "Cost"));
   return [make("h3", {}, `${title}: bound on the ${what}`), ...warnings(certificate),
     ...(limits.length ? [limitTable(limits, names, status.units?.cost), ...gatePart(certificate, limits),

@@ -59,7 +59,7 @@ export function statusBanners(status, isAdmin, resetAlarm) {
       text: "The guarantee holds for the theorem's radius only. Treat the bounds on this page as a rule of thumb." },
     status.store_error && { key: "store", style: "bad", title: "The log could not be written.",
       text: `${sentence(status.store_error)} Until it can, decisions are a₀ or refused.` },
-    status.waiting && Date.now() / 1000 - status.waiting.since > LATE && { key: "waiting", style: "warn", title: `${count(status.counts.waiting)} outcomes wait.`,
+    status.waiting && status.counts.waiting > 0 && Date.now() / 1000 - status.waiting.since > LATE && { key: "waiting", style: "warn", title: `${count(status.counts.waiting)} outcomes wait.`,
       text: `Costs count in the order of decisions, and ${status.waiting.for} has no outcome since ${clock(status.waiting.since)}. Record it, or say that it is lost.` },
     status.open && { key: "open", style: "info", title: "No tokens are set up.",
       text: "Everyone who can reach this address may read, decide and stop." },

@@ -34,7 +34,8 @@ function showTiles(status, series) {
   const perOutcome = series ? meanGain(series) : null;
   const tiles = [
     ["Decisions", count(counts.decisions), counts.decisions ? `${percent(share)} played a₀` : "none yet"],
-    ["Outcomes", count(counts.outcomes), !counts.outcomes ? "none yet" : counts.waiting ? `${count(counts.waiting)} wait for earlier ones` : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
+    ["Outcomes", count(counts.outcomes), counts.waiting ? `${count(counts.waiting)} wait for earlier ones` : status.waiting ? `${count(counts.open)} to come, the first since ${clock(status.waiting.since)}`
+      : !counts.outcomes ? "none yet" : counts.outcomes === counts.costs ? "all with a cost" : `${count(counts.costs)} with a cost`],
     ["Certified actions", percent(status.certified_share), "of the action set, last seen"],
     upliftTile(status) ?? ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
     ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
@@ -65,7 +66,7 @@ function showFacts(status) {
     ["Threshold τ", (status.constraints ?? []).map(({ name, threshold }, i) =>
       `${name ? `${name}: ` : ""}${withUnit(number(threshold, 4), status.units?.cost?.[i])}`).join(", ")],
     ["Radius β", typeof status.radius?.value === "number" ? `${number(status.radius.value, 4)} ` : "", originBadge(status.radius?.origin)],
-    ["What is bounded", { "expected cost": "the expected cost over the agent's own draw", "realised cost": "the measured cost of each action, with its noise" }[status.bounds] ?? "the cost of each action"],
+    ["What is bounded", { "expected cost": "the expected cost over the agent's own draw", "realised cost": "the measured cost of each action, with its noise" }[status.bounds] ?? "the mean cost of each action; single measurements may be higher, by noise"],
     ["Gain over a₀", compared(status)],
     ["Steps per episode", `H = ${status.horizon ?? "–"}`],
     ["Tether", status.library_version ?? "–"],
