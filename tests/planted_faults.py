@@ -1443,6 +1443,24 @@ LIVE_USE = (
         f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
     ),
     Fault(
+        "live: a stop that was interrupted is never logged, and so never released",
+        "advisor:Advisor.log_stop",
+        swap("BaseException", "StoreError"),
+        f"{LIVE}/test_half_way.py::test_a_stop_that_was_interrupted_holds_and_is_logged_with_the_next_entry",
+    ),
+    Fault(
+        "service: a stop that could not be logged waits for somebody who asks",
+        "hub:Hub._note_head",
+        drop("self._log_notes()"),
+        "tests/service/test_service_load.py::test_a_stop_that_could_not_be_logged_is_logged_though_nobody_asks_for_anything",
+    ),
+    Fault(
+        "live: functions that exit are not taken for a failure",
+        "advisor:Advisor._rebuild",
+        swap("BaseException", "Exception"),
+        f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
+    ),
+    Fault(
         "live: logged features are compared with nothing",
         "binding:_difference",
         becomes("''"),

@@ -16,6 +16,7 @@ from live.conftest import make_place
 from live.places import SqlitePlace
 from live.plant import Plant, live_advisor
 from tether import Advisor
+from tether.agents import state_file
 from tether.cli import app
 from tether.errors import InputError, StoreError
 from tether.live import archive as archives
@@ -116,6 +117,27 @@ def test_old_entries_move_to_files_and_everything_still_reaches_them(template, l
     assert (summary(site.store), fresh(site).replica.learner.model_hash(0)) == before
     assert site.store.read(44, 10) == site.whole[44:54] and site.store.read(0, 1) == site.whole[:1]
     assert replay(site.store, problem()).checkpoints == 1
+
+
+def test_a_checkpoint_is_the_same_whatever_software_computes_it_again(template, sqlite_place, tmp_path, monkeypatch):
+    """Another kernel or numpy with the same bits: their names are in a snapshot, and no difference."""
+    site = Site(sqlite_place, template)
+    site.archive(tmp_path / "archive")
+    monkeypatch.setattr(state_file, "KERNEL", "another one")
+    report = replay(site.store, problem())
+    assert report.holds and report.checkpoints == 1, report.differences
+
+
+def test_a_snapshot_of_another_version_is_not_taken_for_one_of_the_version_that_archives_it(
+    template, sqlite_place, tmp_path, monkeypatch
+):
+    site = Site(sqlite_place, template)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(state_file, "__version__", "0.1.9")
+        site.advisor.snapshot()
+    site.archive(tmp_path / "archive")
+    report = replay(site.store, problem())
+    assert report.holds and report.checkpoints == 0, report.differences
 
 
 def test_a_restart_needs_no_archive_and_an_audit_says_that_it_is_gone(template, sqlite_place, tmp_path):

@@ -1,6 +1,7 @@
 """What is begun and not finished must never be counted twice: that would make bounds too small."""
 
 import time
+from asyncio import CancelledError
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from tether.live.policy import Criteria
 
 
 class Shop:
-    """H = 2 over states that are not listed; `fails` makes the caller's own function raise."""
+    """H = 2 over states that are not listed; `fails` makes the caller's own function raise `error`."""
 
-    def __init__(self, **told):
-        self.fails, self.only = False, None
+    def __init__(self, error=ConnectionError, **told):
+        self.error, self.fails, self.only = error, False, None
         self.problem = Problem(
             horizon=2,
             threshold=(0.5,),
@@ -30,7 +31,7 @@ class Shop:
 
     def actions(self, state):
         if self.fails and self.only in (None, state):
-            raise ConnectionError("the catalogue is down")
+            raise self.error("the catalogue is down")
         return StarActions(np.array([0.6, 0.0]), np.array([[0.6, 0.6], [0.6, -0.4]]))
 
 
@@ -64,9 +65,10 @@ def test_a_plan_that_fails_in_the_callers_function_counts_no_outcome_twice(asked
     assert Advisor(shop.problem, advisor.store).replica.to_bytes() == advisor.replica.to_bytes()
 
 
-def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again):
+@pytest.mark.parametrize("error", [ConnectionError, np.linalg.LinAlgError])
+def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again, error):
     """An error in `plan` was passed over once, and the older plan kept: a replay, where nothing failed, differed."""
-    shop = Shop()
+    shop = Shop(error)
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     for number in range(40):
         decision = advisor.decide(7, 0)
@@ -80,20 +82,21 @@ def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again):
     assert report.holds and report.decisions > 20, report.differences
 
 
+@pytest.mark.parametrize("error", [ConnectionError, SystemExit, CancelledError])
 def test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer(
-    asked_again, monkeypatch
+    asked_again, monkeypatch, error
 ):
     monkeypatch.setattr(advisor_module, "RETRY_AFTER", 0.05)
-    shop = Shop()
+    shop = Shop(error)
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     decision = advisor.decide(7, 0)
     shop.fails, shop.only = True, 10  # a state that was visited, and is planned for
     assert not advisor.record(decision.id, 0.5, 0.1).repeated, "it is in the log, and counts later"
     made = advisor.decide(8, 0)
     assert (made.is_baseline, made.reason, made.id) == (True, "failed", "") and made.certificate.holds
-    assert "ConnectionError" in advisor.failure and "catalogue" not in advisor.failure + made.detail
+    assert error.__name__ in advisor.failure and "catalogue" not in advisor.failure + made.detail
     assert advisor.failure == advisor.status().failure
-    with pytest.raises(InputError, match="ConnectionError"):
+    with pytest.raises(InputError, match=error.__name__):
         advisor.sync()
     with pytest.raises(InputError, match="nothing to save"):
         advisor.snapshot()
@@ -105,18 +108,48 @@ def test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_un
     advisor.close()
 
 
-def test_a_stop_reaches_the_log_while_functions_fail(asked_again):
-    shop = Shop()
+@pytest.mark.parametrize("error", [ConnectionError, SystemExit, CancelledError])
+def test_a_stop_reaches_the_log_while_functions_fail(asked_again, error):
+    """As any other does, so that whoever gave it is not told that it failed; and it can be released."""
+    shop = Shop(error)
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     decision = advisor.decide(7, 0)
-    shop.fails = True
+    shop.fails, shop.only = True, 10  # a state that was visited, and is planned for
     advisor.record(decision.id, 0.5, 0.1)
-    with pytest.raises(InputError):
-        advisor.stop(by="me", why="smoke")
+    advisor.stop(by="me", why="smoke")
+    assert advisor.decide(8, 0).reason == "failed" and advisor.store.read()[-1].kind == "stopped"
     shop.fails = False
     advisor.sync()
     assert advisor.decide(8, 0).reason == "stopped"
+    advisor.resume(by="me", why="it was steam")
+    assert advisor.decide(8, 0).logged and advisor.stopped is None
     advisor.close()
+
+
+def test_a_stop_that_was_interrupted_holds_and_is_logged_with_the_next_entry(monkeypatch):
+    advisor = played(Shop())
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(advisor, "sync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            advisor.stop(by="me", why="smoke")
+    assert advisor.decide(8, 0).reason == "stopped"
+    assert advisor.store.read()[-2].kind == "stopped", "before the note that a decision was withheld"
+    advisor.resume(by="me", why="it was steam")
+    assert advisor.stopped is None
+
+
+def test_functions_that_fail_when_the_log_is_opened_are_named_as_the_cause(asked_again, caplog):
+    shop = Shop()
+    advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
+    advisor.snapshot()
+    shop.fails, shop.only = True, 10
+    with pytest.raises(InputError, match="functions failed while the log was read \\(ConnectionError\\)"):
+        Advisor(shop.problem, advisor.store)
+    assert "the catalogue is down" in caplog.text
 
 
 def test_the_text_of_an_error_in_the_callers_functions_goes_to_no_caller(caplog):

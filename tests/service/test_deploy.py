@@ -152,6 +152,14 @@ def test_kubernetes_and_compose_run_as_the_image_does():
         ("startup", "healthz"), ("liveness", "healthz"), ("readiness", "readyz")]  # fmt: skip
 
 
+def test_orders_reach_a_service_that_is_not_ready():
+    """While the log cannot be written, a stop holds in the process that takes it: no proxy may answer in its place."""
+    assert re.findall(r"health_uri (\S+)", (DEPLOY / "Caddyfile").read_text(encoding="utf-8")) == ["/healthz"]
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
+    reached = [each["metadata"]["name"] for each in documents if each["spec"].get("publishNotReadyAddresses")]
+    assert reached == ["tether-orders"] and "`tether-orders`" in PAGE
+
+
 def test_the_password_of_compose_may_hold_what_an_address_may_not():
     """libpq reads it from the environment; within an address `/` and `@` would end it."""
     psycopg = pytest.importorskip("psycopg")
@@ -177,7 +185,7 @@ def test_prometheus_reads_the_rules_the_metrics_and_what_the_dashboard_asks(metr
     for name in ("prometheus.yaml", "alerts.yaml"):
         shutil.copy(DEPLOY / name, tmp_path)
     (tmp_path / "tether-token").write_text("secret")
-    assert "13 rules found" in says_yes("promtool", "check", "config", tmp_path / "prometheus.yaml")
+    assert "14 rules found" in says_yes("promtool", "check", "config", tmp_path / "prometheus.yaml")
     says_yes("promtool", "check", "metrics", input=metrics)
     asked = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
     rules = [{"record": f"asked_{number}", "expr": expression} for number, expression in enumerate(asked)]
@@ -187,11 +195,17 @@ def test_prometheus_reads_the_rules_the_metrics_and_what_the_dashboard_asks(metr
 
 STEADY, RISING = "{0}x150", "0+{0}x150"
 DECISIONS = '{path="/v1/decisions",le="%s"}'
+ANSWERED = '{method="POST",path="/v1/decisions",status="%s"}'
 TELLING = {  # alert: series, as they are after two hours where it fires, and where it must not
     "TetherDown": [('up{job="tether"}', STEADY, 0, 1)],
     "TetherAlarm": [("tether_alarm", STEADY, 1, 0)],
     "TetherLogFailing": [("tether_log_failed", STEADY, 1, 0)],
     "TetherProblemFailing": [("tether_problem_failed", STEADY, 1, 0)],
+    "TetherDecisionsRefused": [  # by a problem that fails, or by a log that does, which has an alert of its own
+        (f"tether_request_duration_seconds_count{ANSWERED % 400}", RISING, 10, 1),
+        (f"tether_request_duration_seconds_count{ANSWERED % 503}", RISING, 0, 50),
+        (f"tether_request_duration_seconds_count{ANSWERED % 200}", RISING, 90, 99),
+    ],
     "TetherGateRefused": [("tether_gate_refusals_total", RISING, 1, 0)],
     "TetherStopped": [("tether_stopped", STEADY, 1, 0)],
     "TetherCostsOverThreshold": [  # one outcome in ten: 60 in an hour, or six, which two replicas tell of

@@ -9,7 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving, until
 
+from live.test_half_way import Shop, played
+from tether import SlucbConfig
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.kernels import plan
 from tether.live import advisor as live_advisor
 from tether.live.judge import judge
 from tether.live.log.chain import Draft, verify_store
@@ -270,6 +273,30 @@ def test_metrics_are_told_while_the_log_is_out_of_reach_and_say_so(store):
 
 def told_by_the_service(caplog):
     return [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "tether.service"]
+
+
+def test_readers_scrapes_and_stops_are_answered_while_the_problems_functions_fail(monkeypatch):
+    """Else neither the dashboard nor the alert could say so, and whoever orders a stop would be told that it failed."""
+    monkeypatch.setattr(plan, "KEPT_NUMBERS", 0)  # a plan asks for the actions of visited states anew
+    monkeypatch.setattr(live_advisor, "RETRY_AFTER", 60.0)
+    shop = Shop()
+    advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
+    with serving(advisor) as client:
+        made = decide(client, 7)
+        shop.fails, shop.only = True, 10
+        assert client.post("/v1/outcomes", json={"decision_id": made["id"], "reward": 0.5, "cost": 0.1}).is_success
+        assert client.get("/readyz").status_code == 503
+        scraped = {each.name: each for each in text_string_to_metric_families(client.get("/metrics").text)}
+        assert scraped["tether_problem_failed"].samples[0].value == 1.0
+        told = client.get("/v1/status")
+        assert told.status_code == 200 and "ConnectionError" in told.json()["store_error"]
+        assert client.get("/v1/decisions").json()["decisions"][0]["id"] == made["id"]
+        stopped = client.post("/v1/stop", json={"why": "smoke"})
+        assert stopped.status_code == 200 and stopped.json()["stopped"]["why"] == "smoke"
+        assert client.post("/v1/decisions", json={"state": 8}).json()["is_baseline"]
+        shop.fails = False
+        assert client.get("/v1/status").json()["store_error"] == ""
+        assert decide(client, 8)["reason"] == "stopped"
 
 
 def test_a_log_that_can_only_be_read_makes_it_not_ready_and_is_in_its_own_log_once(tmp_path, caplog):

@@ -11,6 +11,7 @@ from service_app import decide, new_advisor, plain_client, serving, until
 
 from tether.errors import StoreError
 from tether.live.log.memory import MemoryStore
+from tether.service import hub
 from tether.service.config import LimitsSection
 from tether.service.http import Application, Endpoint, Json
 from tether.service.models import DecisionRequest
@@ -98,6 +99,19 @@ def test_a_stop_that_cannot_be_logged_holds_and_is_logged_when_a_probe_finds_the
         until(lambda: any(entry.kind == "stopped" for entry in log.read()))
         assert decide(client, 1)["reason"] == "stopped"
         assert [entry.kind for entry in log.read() if entry.kind == "stopped"] == ["stopped"]
+
+
+def test_a_stop_that_could_not_be_logged_is_logged_though_nobody_asks_for_anything(monkeypatch):
+    """Else other processes on the log would not hear of it, nor this one after a restart."""
+    monkeypatch.setattr(hub, "EVERY", 0.05)
+    log = Unwritable()
+    with serving(new_advisor(log)) as client:
+        log.fails = True
+        assert client.post("/v1/stop", json={"why": "smoke"}).status_code == 503
+        until(lambda: client.get("/readyz").status_code == 503, seconds=15.0)
+        log.fails = False
+        until(lambda: any(entry.kind == "stopped" for entry in log.read()), seconds=15.0)
+        assert decide(client, 1)["reason"] == "stopped"
 
 
 def test_large_requests_take_turns_and_small_ones_pass_them(monkeypatch):

@@ -37,6 +37,8 @@ Arrays = dict[str, NDArray[np.generic]]
 FORMAT = "tether-state-2"
 MANIFEST = "manifest.json"
 MANIFEST_HASH = "manifest.sha256"
+SOFTWARE = ("tether", "numpy", "kernel")
+"""Fields of the manifest that name what wrote it."""
 
 
 class Manifest(BaseModel):
@@ -68,9 +70,7 @@ def write(path: Path | io.BytesIO, manifest: dict[str, Any], arrays: Arrays) -> 
     contents = {name: _to_bytes(array) for name, array in arrays.items()}
     full = {
         "format": FORMAT,
-        "tether": __version__,
-        "numpy": np.__version__,
-        "kernel": KERNEL,
+        **dict(zip(SOFTWARE, (__version__, np.__version__, KERNEL), strict=True)),
         **manifest,
         "arrays": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }

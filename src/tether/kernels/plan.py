@@ -527,7 +527,10 @@ class Visited:
         """D(s) of a visited state: as it was kept, or asked for."""
         actions = self.kept.get(number)
         if actions is None:
-            actions = problem.actions(self.states[number])
+            try:
+                actions = problem.actions(self.states[number])
+            except np.linalg.LinAlgError as error:  # of the caller's function, and not of the plan's own numbers
+                raise RuntimeError(f"`actions` failed: {error}") from error
             if actions.endpoints.shape[1] != problem.dimension:
                 raise InputError(
                     f"state {self.states[number]!r} now has features of dimension {actions.endpoints.shape[1]}, "

@@ -205,7 +205,16 @@ class Advisor:
             _check_settings(first, self._settings)
         self._is_bound = first is None or check_decisions(self._store, self.problem, self.states)
         self._learner = partial(Learner, self.problem, config, algorithm=algorithm, watch=watch, states=self.states)
-        return load(self._store, self._learner)
+        try:
+            return load(self._store, self._learner)
+        except TetherError:
+            raise
+        except Exception as error:
+            log.error("the problem's functions failed while the log was read", exc_info=error)
+            raise InputError(
+                f"the problem's functions failed while the log was read ({type(error).__name__}): start again once "
+                "they answer. The program's own log has the error."
+            ) from error
 
     def _configure(self, first: Configured | None, guards: Guards | None) -> None:
         """Log what this advisor was started with, if the log does not say so yet."""
@@ -645,12 +654,12 @@ class Advisor:
             log.error("other processes learn of a stop from the log only: %s", error)
         try:
             try:
-                self.sync()
-            except TetherError:  # whatever is wrong with what was read here, the others are to stop
+                self._latch_is_logged(stop, self._order(lambda: stop))
+            except TetherError as error:  # whatever is wrong with what was read here, the others are to stop
                 self._latch_is_logged(stop, *self._store.append([stop.draft()]))
-                raise
-            self._latch_is_logged(stop, self._order(lambda: stop))
-        except StoreError:
+                if isinstance(error, StoreError):  # else the problem's functions fail, which is no fault of the stop
+                    raise
+        except BaseException:
             with self._lock:
                 self._notes.append(stop)
             raise
@@ -885,11 +894,11 @@ class Advisor:
             apply()
         except StoreError:
             raise
-        except Exception as error:
-            self._fail(error)
-        except BaseException as interrupted:
+        except KeyboardInterrupt as interrupted:
             self._fail(interrupted)
             raise
+        except BaseException as error:  # a function may call sys.exit, too
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         seq = self._replica.head.seq + 1
@@ -903,7 +912,7 @@ class Advisor:
         while self._failure and not self._closed.wait(pause):
             try:
                 self._rebuild()
-            except Exception as error:  # not yet
+            except BaseException as error:  # not yet
                 log.warning("the log still cannot be applied: %s", type(error).__name__)
             pause = min(2.0 * pause, RETRY_EVERY)
 
@@ -911,9 +920,9 @@ class Advisor:
         """Another replica in place of one that was left half-way, from the newest snapshot and the log."""
         try:
             replica = load(self._store, self._learner)
-        except StoreError:
+        except (StoreError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             raise InputError(self._failure) from error
         with self._lock:
             if self._failure:  # else somebody else was faster

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tether import __version__
 from tether.errors import AlteredLog, InputError
 from tether.live.log.archive import ENTRIES, Archive, File
 from tether.live.log.chain import Chain, Entry, Head, Store, canonical, genesis_of
@@ -32,6 +31,7 @@ from tether.live.records import (
     outcome_key,
     withheld_key,
 )
+from tether.live.replica import checkpoint_of
 
 LEAVE = frozenset({DecisionMade.kind, OutcomeRecorded.kind, OutcomeLost.kind, Withheld.kind, GateRefused.kind})
 """Kinds of entries that leave the log; the others are few, or must be found for ever."""
@@ -73,13 +73,14 @@ def archive(store: SqlStore, folder: Path, *, before: float, key: bytes | None =
     if not written:
         return Moved(done + 1, done, 0, 0, deleted, snapshot.seq, why)
     last = written[-1].last
+    state, library = checkpoint_of(snapshot.data)
     archived = Archived(
         last=last,
         hash=_hash_at(store, last),
         files={file.path.name: file.digest() for file in written},
         checkpoint=snapshot.seq,
-        state=hashlib.sha256(snapshot.data).hexdigest(),
-        library=__version__,
+        state=state,
+        library=library,
     )
     if key is not None:
         archived = archived.model_copy(update={"signature": signature(archived, store.identity(), key)})

@@ -1,6 +1,5 @@
 """Audits of a log: nothing was altered, every decision can be computed again, two versions can be compared."""
 
-import hashlib
 import json
 import math
 from collections import defaultdict
@@ -31,7 +30,7 @@ from tether.live.records import (
     detached,
     event_of,
 )
-from tether.live.replica import Counts, Learner, Ledger, Replica, settings_of
+from tether.live.replica import Counts, Learner, Ledger, Replica, checkpoint_of, settings_of
 from tether.live.uplift import UpliftStatus
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
@@ -132,7 +131,7 @@ def replay(store: Store, problem: Problem, states: StateCodec | None = None) -> 
         seq, each = archived.get(replica.head.seq, (0, None))
         if each is not None and each.library == __version__:
             report.checkpoints += 1
-            state = hashlib.sha256(replica.to_bytes()).hexdigest()
+            state, _ = checkpoint_of(replica.to_bytes())
             if state != each.state:
                 report.different += 1
                 report.differences.append(Difference(seq, "none", "checkpoint", each.state, state))

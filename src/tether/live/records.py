@@ -590,7 +590,8 @@ class Archived(Event):
     """Entries up to `last`, whose hash is `hash`, are in the archive's `files` (name -> SHA-256 of its bytes).
 
     `state` is the SHA-256 of the snapshot after entry `checkpoint`, from which a restart goes on: learner, gate and
-    ledger, as `library` writes them. `signature` is the HMAC of all this (`archive.signature`), empty without a key.
+    ledger, as `library` writes them, but for the names of the software (`replica.checkpoint_of`). `signature` is the
+    HMAC of all this (`archive.signature`), empty without a key.
     """
 
     kind: ClassVar[str] = "archived"

@@ -20,7 +20,7 @@ from tether.agents.agent import arrays_in, check_step, checked_costs, checked_fe
 from tether.agents.outcome_order import CostOutcome
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi, all_facts
-from tether.agents.state_file import fingerprint
+from tether.agents.state_file import MANIFEST, MANIFEST_HASH, SOFTWARE, fingerprint
 from tether.check.monitor import Alarm, Monitor
 from tether.errors import AlteredLog, InputError, StateFileError, StoreError, TetherError
 from tether.kernels.model import ALL, STATE
@@ -873,6 +873,20 @@ class Replica:
             raise StateFileError(f"the snapshot is not complete: {error}.") from error
         fresh.restored(data[8 + size :])
         return replica
+
+
+def checkpoint_of(snapshot: bytes) -> tuple[str, str]:
+    """(SHA-256 of a snapshot but for the names of the software that wrote it, the version of Tether among those)."""
+    (size,) = struct.unpack(">Q", snapshot[:8])
+    digest = hashlib.sha256(snapshot[: 8 + size])
+    with zipfile.ZipFile(io.BytesIO(snapshot[8 + size :])) as packed:
+        manifest = json.loads(packed.read(f"agent/{MANIFEST}"))
+        names = [manifest.pop(name) for name in SOFTWARE]
+        digest.update(json.dumps(manifest, sort_keys=True).encode())
+        for name in sorted(packed.namelist()):
+            if name not in (f"agent/{MANIFEST}", f"agent/{MANIFEST_HASH}"):
+                digest.update(name.encode() + packed.read(name))
+    return digest.hexdigest(), names[0]
 
 
 def settings_of(store: Store) -> Configured | None:

@@ -120,13 +120,13 @@ class Application:
         self._router = Router(default=self._unknown_path, lifespan=lifespan)
         self._id_prefix, self._count = secrets.token_hex(6), itertools.count(1)
         self._held, self._large = 0, asyncio.Lock()
-        for endpoint in endpoints:
+        for endpoint in reversed([*endpoints]):
             self.add(endpoint)
 
     def add(self, endpoint: Endpoint) -> None:
-        """Serve one more endpoint."""
+        """Serve one more endpoint, which is looked for before the others."""
         answer = partial(self._answer, endpoint)
-        self._router.routes.append(Route(endpoint.path, answer, methods=[endpoint.method]))
+        self._router.routes.insert(0, Route(endpoint.path, answer, methods=[endpoint.method]))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, from its first byte to its line in the access log; or the start and end of the service."""

@@ -67,8 +67,10 @@ class Hub:
                 self.advisor.stop(by="the service", why=why)
 
     def _note_head(self) -> None:
-        """Note the head of the log every `EVERY` seconds, in the thread of the health checks."""
+        """Every `EVERY` seconds, note the head of the log, in the thread of the health checks, and log what is still
+        to be logged, though nobody asks for anything."""
         self._health.submit(self._note_of_head.write)
+        self._log_notes()
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._note_head)
 
     async def decide(self, asked: DecisionRequest, key: str | None, caller: str | None = None) -> LiveDecision:

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tether import __version__
-from tether.errors import AlteredLog, StoreError
+from tether.errors import AlteredLog, InputError, StoreError
 from tether.kernels.compiled import KERNEL
 from tether.live.advisor import Advisor
 from tether.live.log.chain import Entry, Store, Usage
@@ -273,7 +273,7 @@ class View:
         """The journal up to now; up to before, and why, while the log is out of reach. An altered log is refused."""
         try:
             journal = self._followed()
-            self._advisor.sync()
+            self._sync()
         except AlteredLog:
             raise
         except StoreError as error:
@@ -286,10 +286,15 @@ class View:
         """The advisor's status at the end of the log, and what that takes; as of before, and why, while the log is out
         of reach."""
         try:
-            self._advisor.sync()
+            self._sync()
             return self._advisor.status(), self._advisor.store.usage()
         except StoreError as error:
             return replace(self._advisor.status(), store_error=str(error)), None
+
+    def _sync(self) -> None:
+        """Follow the log, unless the problem's functions fail on it: then the advisor's status says so."""
+        with suppress(InputError):
+            self._advisor.sync()
 
     def kinds(self, after: int) -> list[str]:
         """Kinds of the entries after `after`, of the first page of them."""
