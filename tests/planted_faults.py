@@ -572,6 +572,18 @@ LOST = (
         "tests/check/test_monitor.py::test_the_evidence_on_an_excess_is_the_integral_over_positive_tilts",
     ),
     Fault(
+        "safe action: far under the threshold, rounding accuses it",
+        "monitor:excess_evidence",
+        swap("np.log(erfcx(under / sqrt(2.0)))", "log(2.0) + 0.5 * under * under + log_ndtr(-under)"),
+        "tests/check/test_monitor.py::test_a_safe_action_far_under_the_threshold_is_never_accused[100000000.0]",
+    ),
+    Fault(
+        "losses: of cheap decisions alone, they raise the alarm in the end",
+        "monitor:loss_evidence",
+        swap("np.log(tail)", "np.log(np.maximum(tail, 1e-300))"),
+        "tests/check/test_monitor.py::test_ever_more_cheap_decisions_that_lose_their_cost_raise_no_alarm",
+    ),
+    Fault(
         "later effects: the lag reaches into the episode before",
         "later:earlier_features",
         swap("since + 1 if log.step[row] == log.step[row - 1] + 1 else 0", "since + 1"),
