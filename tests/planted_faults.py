@@ -1020,6 +1020,12 @@ LEAN_PLANS = (
         "tests/gym/test_user_functions.py::test_what_is_played_is_what_was_certified_or_nothing",
     ),
     Fault(
+        "features: one in a small unit may bend beside a large one",
+        "features.actions:ActionRays._check_affine",
+        swap("np.abs(rows).max(axis=0)", "np.full(rows.shape[1], np.abs(rows).max())"),
+        "tests/features/test_state.py::test_features_that_bend_along_a_ray_are_refused",
+    ),
+    Fault(
         "bridge: what is rounded counts as what was certified",
         "bridge:BoxRays.played",
         swap("along == chosen.length * whole", "True"),
