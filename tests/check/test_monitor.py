@@ -229,6 +229,14 @@ def test_the_evidence_on_losses_by_hand():
     np.testing.assert_allclose(values, [7 / 3, 2 / 3, 1 / 3, 1.0], rtol=1e-12)
 
 
+def test_ever_more_cheap_decisions_that_lose_their_cost_raise_no_alarm():
+    """k = 0 of n: 2ⁿ⁺¹ ∫_{½}^1 (1−p)ⁿ dp = 1/(n + 1), also where the integral is under the smallest number."""
+    counts = np.array([10.0, 900.0, 5000.0, 1e6])
+    found = loss_evidence(np.stack([np.zeros(4), counts], axis=1))
+    np.testing.assert_allclose(found[:2], -np.log(counts[:2] + 1.0), rtol=1e-9)
+    assert (found[2:] < 0.0).all()
+
+
 @pytest.mark.parametrize("by_chance", [True, False])
 def test_costs_that_get_lost_because_they_are_high_raise_the_alarm(by_chance):
     """Six runs of 2000 outcomes: 30 % lost by chance, or all that read more than the median. Level 0.01 a run."""
@@ -374,6 +382,14 @@ def test_the_evidence_on_an_excess_is_the_integral_over_positive_tilts():
             values.append(np.trapezoid(density * np.exp(tilts * total - 0.5 * count * tilts**2), tilts))
         found = excess_evidence(np.array([total]), np.array([count]))[0]
         assert found == pytest.approx(np.log(np.mean(values)), abs=1e-3)
+
+
+@pytest.mark.parametrize("gap", [1e6, 1e8, 1e10, 1e150])
+def test_a_safe_action_far_under_the_threshold_is_never_accused(gap):
+    """S = −n·gap, as where σ is tiny: the mixture is √(2ρ/π)/|S| but for n/S² of it. As ½z² + log Φ(z) it is noise."""
+    count = np.arange(1.0, 300.0)
+    found = excess_evidence(-gap * count, count)
+    np.testing.assert_allclose(found, np.log(np.sqrt(2.0 * SCALES / np.pi).mean()) - np.log(gap * count), rtol=1e-9)
 
 
 def safe_plays(monitor, mean, count, *, key=None, seed=0, sigma=0.1):

@@ -203,13 +203,20 @@ def test_rays_become_a_star_and_lengths_become_points():
 
 
 @pytest.mark.parametrize("power", [2, 3])
-@pytest.mark.parametrize("unit", [1.0, 1e-7])
-def test_features_that_bend_along_a_ray_are_refused(power, unit):
+@pytest.mark.parametrize("units", [(1.0, 1.0), (1e-7, 1e-7), (1.0, 1e-7)])
+def test_features_that_bend_along_a_ray_are_refused(power, units):
     """a³ on [-1, 1] agrees with the straight line in the middle: only the middle would be a poor check. In a small unit
-    they bend as much."""
-    bent = PairFeatures(lambda s, a: [0.5 * unit, 0.5 * unit * a[0] ** power], 2)
+    they bend as much, also beside a column in a large one: a cost of 1.0 was played under 0.5."""
+    bent = PairFeatures(lambda s, a: [0.5 * units[0], 0.5 * units[1] * a[0] ** power], 2)
     with pytest.raises(AssumptionError, match=r"Assumption 5.*misses the straight line"):
         ActionRays(bent, [-1.0], [[1.0]])(None)
+
+
+def test_features_that_are_straight_but_for_rounding_are_taken():
+    """In 32 bits, and in a column that is zero but for rounding."""
+    slopes = np.array([0.5, 1e-7, 0.3], np.float32)
+    straight = PairFeatures(lambda s, a: [*slopes * np.float32(a[0]), a[0] / 3.0 * 3.0 - a[0]], 4)
+    assert len(ActionRays(straight, [-0.7], [[0.9], [-0.1]])(None).endpoints) == 2
 
 
 def test_what_does_not_fit_together_is_refused():

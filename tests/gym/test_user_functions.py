@@ -111,8 +111,8 @@ class Coarse(gymnasium.Env):
 
     observation_space = spaces.Discrete(1)
 
-    def __init__(self, dtype, low):
-        self.action_space, self.low = spaces.Box(low, low + 16, (1,), dtype), low
+    def __init__(self, dtype, low, noise=0.002):
+        self.action_space, self.low, self.noise = spaces.Box(low, low + 16, (1,), dtype), low, noise
         self.rng, self.true = np.random.default_rng(0), []
 
     def reset(self, *, seed=None, options=None):
@@ -121,7 +121,23 @@ class Coarse(gymnasium.Env):
     def step(self, action):
         amount = (float(action[0]) - self.low) / 16
         self.true.append(0.1 + 0.9 * amount)
-        return 0, amount, False, False, {"cost": self.true[-1] + 0.002 * self.rng.choice([-1, 1])}
+        return 0, amount, False, False, {"cost": self.true[-1] + self.noise * self.rng.choice([-1, 1])}
+
+
+def play_coarse(env, noise, episodes, features=None):
+    low = env.low
+    told = TOLD | {"safe_action": np.array([low]), "baseline_cost": 0.1, "gamma_norm": 3.0, "noise": noise}
+    told |= {"features": features or (lambda s, a: np.array([0.7, 0.7 * (float(a[0]) - low) / 16]))}
+    learn(env, horizon=1, episodes=episodes, compare=0, progress=False, watch=False, **told)
+
+
+@pytest.mark.parametrize("features", [None, FunctionFeatures(lambda s: [0.7], dimension=1, bound=0.7)])
+@pytest.mark.parametrize("low", [0.0, 64.0, 160.0])
+def test_without_noise_the_last_digit_of_an_action_counts(low, features):
+    """σ = 1e-8 is less than single precision rounds away: costs of other lengths led over τ, by up to 3e-6."""
+    env = Coarse(np.float32, low, noise=0.0)
+    play_coarse(env, 1e-8, 40, features)
+    assert 0.49 < max(env.true) <= 0.5
 
 
 @pytest.mark.parametrize(
@@ -129,10 +145,8 @@ class Coarse(gymnasium.Env):
 )
 def test_what_is_rounded_counts_as_what_was_played(dtype, low):
     """Actions are rounded toward a_0. Counted as costs of the point that was certified, theirs led to 0.52 and 1.0."""
-    env, told = Coarse(dtype, low), TOLD | {"safe_action": np.array([low]), "baseline_cost": 0.1, "gamma_norm": 3.0}
-    told |= {"features": lambda s, a: np.array([0.7, 0.7 * (float(a[0]) - low) / 16]), "noise": 0.002}
-
-    learn(env, horizon=1, episodes=600, compare=0, progress=False, watch=False, **told)
+    env = Coarse(dtype, low)
+    play_coarse(env, 0.002, 600)
     assert max(env.true) <= 0.5
     assert max(env.true) > 0.45 or np.spacing(dtype(low)) > 1.0, "of rays of two points nothing can be learned"
 

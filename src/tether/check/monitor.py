@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
-from scipy.special import betainc, betaln, log_ndtr
+from scipy.special import betainc, betaln, erfcx, log_ndtr
 
 from tether.errors import InputError, StateFileError
 from tether.problem.names import Names
@@ -196,7 +196,8 @@ def loss_evidence(losses: Array) -> Array:
     dearer, cheaper = losses[:, 0], losses[:, 1]
     n = dearer + cheaper
     tail = betainc(cheaper + 1.0, dearer + 1.0, 0.5)  # of the beta distribution, over [½, 1]
-    log_e: Array = (n + 1.0) * log(2.0) + betaln(dearer + 1.0, cheaper + 1.0) + np.log(np.maximum(tail, 1e-300))
+    with np.errstate(divide="ignore"):  # a tail under the smallest number: nearly all pairs were of the other kind
+        log_e: Array = (n + 1.0) * log(2.0) + betaln(dearer + 1.0, cheaper + 1.0) + np.log(tail)
     return log_e
 
 
@@ -211,7 +212,10 @@ def excess_evidence(total: Array, count: Array) -> Array:
     """
     size = count[..., None] + SCALES
     z = total[..., None] / np.sqrt(size)
-    return log_mean(log(2.0) - 0.5 * np.log(size / SCALES) + 0.5 * z * z + log_ndtr(z))
+    over, under = np.maximum(z, 0.0), np.maximum(-z, 0.0)
+    # log of 2 exp(z²/2) Φ(z); where z < 0 in one function, as two logs of the size of z² would leave their rounding
+    tilted = log(2.0) + 0.5 * over * over + log_ndtr(over) + np.log(erfcx(under / sqrt(2.0)))
+    return log_mean(tilted - 0.5 * np.log(size / SCALES))
 
 
 # What the online tests remember of one step h: sums, and copies of some of them from earlier times.

@@ -186,8 +186,11 @@ def concatenate(*parts: Block, weights: ArrayLike | None = None) -> Block:
 # From features and a user's own actions to the sets D(s): what `Problem(actions=…)` is given.
 
 AFFINE_TOLERANCE = 1e-6
-"""How far a feature on a ray may lie from the straight line between its ends, as a part of the largest entry of both
+"""How far a feature on a ray may lie from the straight line between its ends, as a part of its own largest entry there
 where that is less than 1: single-precision actions pass."""
+
+ROUNDING = 1e-13
+"""What rounding may add to that, as a part of the largest entry of all: a feature may be zero but for it."""
 
 CHECKED_LENGTHS = (0.381966, 0.75)
 """Where on each ray that is checked; not the middle, where many curved features are straight by symmetry."""
@@ -311,10 +314,11 @@ class ActionRays:
     def _check_affine(self, state: State, safe: Array, ends: Array, rows: Array, length: float) -> None:
         """Assumption 5 in numbers: φ at a point of a ray is that point of the segment between the features."""
         between = self.features.batch(state, list(safe + length * (ends - safe)))  # type: ignore[union-attr]
-        misfit = np.abs(between - (rows[0] + length * (rows[1:] - rows[0]))).max(axis=1)
-        limit = AFFINE_TOLERANCE * min(1.0, float(np.abs(rows).max()))
-        if not (misfit <= limit).all():
-            ray = int(np.argmax(~(misfit <= limit)))
+        misfit = np.abs(between - (rows[0] + length * (rows[1:] - rows[0])))
+        size = np.abs(rows).max(axis=0)  # each feature has a unit of its own, and γ* one that fits it
+        is_straight = (misfit <= AFFINE_TOLERANCE * np.minimum(size, 1.0) + ROUNDING * size.max()).all(axis=1)
+        if not is_straight.all():
+            ray = int(np.argmin(is_straight))
             if not np.array_equal(self.features.batch(state, [safe, *ends]), rows):  # type: ignore[union-attr]
                 raise InputError(
                     f"features must not change from one call to the next, but those of state {state!r} do. "
@@ -323,6 +327,6 @@ class ActionRays:
             raise AssumptionError(
                 f"Assumption 5 needs features that are affine along each ray, but in state {state!r}, on the ray from "
                 f"{safe.tolist()} to {ends[ray].tolist()}, φ at length {length} misses the straight line by "
-                f"{misfit[ray]:.3g}. A bound on the end of the ray says nothing about its middle then. Use "
+                f"{misfit[ray].max():.3g}. A bound on the end of the ray says nothing about its middle then. Use "
                 "AffineInAction or PerDirection, shorten the rays, or list single actions instead (ActionList)."
             )

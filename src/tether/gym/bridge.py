@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures, ActionList, ActionRays, PairFeatures, PerAction, PerDirection, at
 from tether.features.state import Features
-from tether.problem.action_sets import ActionSet, feature_of, is_masked, real_numbers
+from tether.problem.action_sets import ActionSet, is_masked, real_numbers
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import not_negative
 from tether.problem.problem import BOUNDED_NOISE, Problem
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 AnyFeatures = Features | ActionFeatures | PerDirection | Callable[[State, Any], ArrayLike]
 CostSource = str | Sequence[str] | Callable[[Any, Any, Any, dict[str, Any]], Any]
-
-SAME_LENGTH = 1e-6
-"""How far the length that is played may lie from the certified one before it is counted as what it is."""
 
 SAME_FEATURE = 1e-6
 """How far φ of an action may lie from what was certified, as a part of `feature_norm`: what rounding makes of it."""
@@ -179,10 +176,9 @@ def list_of_actions(
 class BoxRays(ActionRays):
     """Rays inside a Box of actions; actions are rounded toward the safe one, so that no length is exceeded.
 
-    An action has the digits of the box's type only, so that it may lie before the point that was certified: where that
-    is more than a millionth of the ray, `transition` counts the cost as one of the length that was played. Beside a ray
-    along several coordinates it may lie by 6e-8 of a coordinate in 32 bits, and by 5e-4 in 16, which no bound counts:
-    where that matters, declare a misfit.
+    An action has the digits of the box's type only, so that it may lie before the point that was certified:
+    `transition` counts the cost as one of the length that was played. Beside a ray along several coordinates it may lie
+    by 6e-8 of a coordinate in 32 bits, and by 5e-4 in 16, which no bound counts: where that matters, declare a misfit.
     Without targets there are two rays per coordinate, from the safe action to the two walls of the box.
     """
 
@@ -251,8 +247,12 @@ class BoxRays(ActionRays):
         safe, ends = self.points(state)
         ray = ends[chosen.ray] - safe
         along, whole = float((np.asarray(action, dtype=np.float64).reshape(-1) - safe) @ ray), float(ray @ ray)
-        is_met = abs(along - chosen.length * whole) <= SAME_LENGTH * whole
-        return chosen if is_met else replace(chosen, length=along / whole)
+        return chosen if along == chosen.length * whole else replace(chosen, length=min(along / whole, 1.0))
+
+    def safe_feature(self, state: State) -> Array:
+        """φ of the safe action, (d,)."""
+        known = self.features
+        return known.star(state)[0] if isinstance(known, PerDirection) else known(state, self.safe_point(state))
 
     def _check_inside(self, point: Array, state: State, what: str) -> None:
         if not ((point >= self.low) & (point <= self.high)).all():
@@ -489,7 +489,8 @@ class Bridge:
         if isinstance(self.action_sets, BoxRays) and isinstance(chosen, StarAction) and not decision.is_baseline:
             played = self.action_sets.played(decision.state, chosen, action)
             if played is not chosen:
-                outcome = replace(outcome, feature=feature_of(self._actions_of(decision.state), played))
+                start = self.action_sets.safe_feature(decision.state)
+                outcome = replace(outcome, feature=start + played.length / chosen.length * (decision.feature - start))
         return outcome
 
     def play(self, decision: Decision) -> tuple[Transition, Stepped]:
