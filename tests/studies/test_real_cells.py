@@ -65,6 +65,13 @@ def test_each_claim_fails_by_its_own_number(monkeypatch, change, broken):
     assert [claim.id for claim in real_cells.claims(None) if not claim.holds] == broken
 
 
+def test_a_loss_of_nearly_nothing_is_no_minus_zero_on_the_map(monkeypatch):
+    monkeypatch.setattr(real_cells, "encoded", lambda figure, kind, dpi: figure.axes[0].texts)
+    one = {"row": "child", "unit": "%", "violations": 0, "gain_low": -1.0}
+    texts = real_cells.draw([{**one, "column": str(gain), "gain": gain} for gain in (0.1, -0.0008, -1.6)], 40)
+    assert [text.get_text() for text in texts] == ["0", "0", "-2"]
+
+
 def test_energy_is_told_as_a_share_of_what_the_thermostats_use(monkeypatch):
     """6 kW all day are 144 kWh; 14.4 kWh a day saved, 1.2 in each episode of two hours, are 10 %."""
 

@@ -166,7 +166,7 @@ def draw(made: list[dict[str, Any]], dpi: int) -> bytes:
         image = ax.imshow(values, cmap="YlGn", vmin=min(0.0, float(np.nanmin(values))), vmax=top, aspect="auto")
         for one in made:
             at = (columns.index(one["column"]), rows.index(one["row"]))
-            ax.text(*at, f"{one['gain']:.0f}", ha="center", va="center", fontsize=7,
+            ax.text(*at, str(round(one["gain"])), ha="center", va="center", fontsize=7,
                     color="white" if one["gain"] > 0.7 * top else INK)  # fmt: skip
             if one["violations"]:
                 ax.plot(*at, "x", color="#c62828", markersize=13, markeredgewidth=2)
