@@ -1,5 +1,7 @@
 """Requests per second over HTTP, logged durably, against an endpoint of the same server that returns a constant.
 
+The constant stands behind the same doorway: token, role, limits, and a request body that is checked.
+
     python benchmarks/live_http.py [--seconds 8] [--clients 32] [--postgres] [--workers 2] [--features-take 5]
 
 The server runs in a process of its own (one worker), the load in this one: so many connections, each of which sends its
@@ -77,6 +79,7 @@ def serve(config_path):
     from tether.service.app import create_app
     from tether.service.config import read_config
     from tether.service.http import Endpoint, Json
+    from tether.service.models import DecisionRequest
     from tether.service.run import server_options
 
     config = read_config(Path(config_path))
@@ -85,7 +88,7 @@ def serve(config_path):
     async def constant(request, asked):
         return Json(b'{"constant":true}')
 
-    app.add(Endpoint("POST", "/v1/constant", constant))
+    app.add(Endpoint("POST", "/v1/constant", constant, role="decide", takes=DecisionRequest))
     uvicorn.run(app, port=PORT, log_config=None, access_log=False, **server_options(config))
 
 

@@ -21,14 +21,18 @@ REWOUND = {"r_a": 32e-3, "l_a": 9.5e-6}
 """The twin's winding from half-way on: twice the resistance and half the inductance of the package's motor."""
 SPEED_VOLTAGE = 0.275
 """The back-EMF at 100 rad/s as a share of the supply, from the data sheet: the voltage at which the current decays."""
+REACH = 0.3
+"""How far a voltage may lie from that one, for every method."""
 
 
 class Motor(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The environment with a flat observation (current, reference) and both directions of the current as costs."""
+    """The environment with a flat observation (current, reference), voltages within REACH of the safe one, and both
+    directions of the current as costs."""
 
     def __init__(self, env: Any, rewound_after: int | None = None) -> None:
         super().__init__(env)
         self.observation_space = spaces.Box(-1.5, 1.5, (2,), np.float64)
+        self.action_space = spaces.Box(SPEED_VOLTAGE - REACH, SPEED_VOLTAGE + REACH, (1,), np.float64)
         self._left = rewound_after
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
@@ -77,7 +81,7 @@ def features(observation: Array, voltage: Array) -> Array:
 
 def voltages(observation: Array) -> list[Array]:
     """31 voltages around the safe one."""
-    return [np.array([SPEED_VOLTAGE + share]) for share in np.linspace(-0.3, 0.3, 31)]
+    return [np.array([SPEED_VOLTAGE + share]) for share in np.linspace(-REACH, REACH, 31)]
 
 
 def declare(cell: str) -> dict[str, Any]:
