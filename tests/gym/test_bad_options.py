@@ -3,6 +3,7 @@
 import re
 import warnings
 from contextlib import suppress
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,7 @@ from gymnasium import spaces
 
 from gym.small_envs import Quit, Shop, Valve
 from gym.test_learn import SHOP, VALVE, run
-from tether import AssumptionError, Bridge, InputError, Problem, SlucbQvi, learn
+from tether import AssumptionError, Bridge, InputError, Problem, RslucbQvi, SlucbQvi, learn
 from tether.errors import TetherError
 from tether.features import Constant, OneHot, PerDirection, Polynomial
 
@@ -339,9 +340,10 @@ def test_rewards_outside_their_range_by_rounding_do_not_count():
     assert result.bridge.odd_rewards == 0 and (result.reward > 0.5 - 1e-7).any()
 
 
-def test_an_agent_that_is_given_an_environment_asks_for_a_problem():
+@pytest.mark.parametrize("agent", [SlucbQvi, partial(RslucbQvi, rng=np.random.default_rng(0))])
+def test_an_agent_that_is_given_an_environment_asks_for_a_problem(agent):
     with pytest.raises(InputError, match=r"on a tether\.Problem, but was given <.*Shop.*tether\.learn"):
-        SlucbQvi(Shop())
+        agent(Shop())
 
 
 def test_mixtures_need_the_cost_of_the_safe_action():

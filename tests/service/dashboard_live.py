@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import uvicorn
 from tether.live.advisor import Advisor
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
+from tether.problem.names import Names
 from tether.service.app import create_app
 from tether.service.auth import add_token
 from tether.service.config import LabelsSection, ServiceConfig
@@ -46,17 +48,24 @@ def serving(advisor, folder, labels=None):
         thread.join(30)
 
 
+def name_of(state):
+    """One of 3 bands outside × 3 of the room × away or home, in words."""
+    outside, room = ("mild", "cold", "freezing")[state // 6], ("warm", "cool", "cold")[state // 2 % 3]
+    return f"{outside}, {room} room, {'at home' if state % 2 else 'away'}"
+
+
 class House:
     """The heating world lived through an advisor: 30 days of shadow, 60 guarded, then live, a minute per step."""
 
     def __init__(self, days, seed=0):
-        from tether.lab.worlds.heating import heating
+        from tether.lab.worlds.heating import DIRECTIONS, heating
 
         self.world, self.rng = heating(np.random.default_rng(seed)), np.random.default_rng(seed + 1)
+        problem = replace(self.world.problem, names=Names(actions=[*DIRECTIONS], state=name_of))
         self.now, self.end = time.time() - 60.0 * days * self.world.problem.horizon, days
         clock = {"clock": lambda: self.now}
         settings = {"guards": Guards(reward_range=(0.0, 1.0)), "criteria": Criteria(outcomes=100), **clock}
-        self.advisor = Advisor(self.world.problem, MemoryStore(**clock), **settings)
+        self.advisor = Advisor(problem, MemoryStore(**clock), **settings)
         for day in range(days):
             if day == 30:
                 self.advisor.promote("guarded", by="anna", why="30 days in shadow, nothing unusual")

@@ -104,6 +104,15 @@ class Agent(Protocol):
 # Settings
 
 
+def check_problem(problem: object) -> None:
+    """An environment, say, is refused."""
+    if not isinstance(problem, Problem):
+        raise InputError(
+            f"an agent learns on a tether.Problem, but was given {problem!r:.80}: for an environment, call "
+            "tether.learn, or take the problem of its tether.Bridge(env, …)."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LeastSquaresConfig:
     """How values are regressed and planned: what the configurations of all agents share. See SlucbConfig."""
@@ -125,11 +134,7 @@ class LeastSquaresConfig:
         Tables where the problem lists its states (they come back) or where mixtures are planned, else lean. A plan in
         every episode with tables, which follow new data cheaply, and on growth without.
         """
-        if not isinstance(problem, Problem):
-            raise InputError(
-                f"an agent learns on a tether.Problem, but was given {problem!r:.80}: for an environment, call "
-                "tether.learn, or take the problem of its tether.Bridge(env, …)."
-            )
+        check_problem(problem)
         if mixes and self.backup == "lean":
             raise InputError(
                 "backup='lean' plans single actions, but RSLUCB-QVI plans mixtures, which need tables: "

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tether.agents.agent import LeastSquaresAgent
+from tether.agents.agent import LeastSquaresAgent, check_problem
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.mixture_plan import choose_mixture_alone, draw_row, make_mixture_plan
@@ -68,6 +68,7 @@ class RslucbQvi(MixingAgent, SlucbQvi):
     kind = "rslucb-qvi"
 
     def __init__(self, problem: Problem, config: SlucbConfig | None = None, *, rng: np.random.Generator) -> None:
+        check_problem(problem)
         if problem.baseline_cost is None:
             raise InputError(
                 "mixtures (RSLUCB-QVI) are scaled back toward the safe action, so they need that action's cost: "

@@ -23,7 +23,7 @@ from tether.lab import storage
 from tether.lab.engines import Engine
 from tether.lab.runner import CODE
 from tether.lab.simulate import simulate
-from tether.lab.specs import spec_hash
+from tether.lab.specs import source_hash, spec_hash
 from tether.lab.worlds.circulant import circulant
 from tether.lab.worlds.hutchinson import hutchinson
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
@@ -260,6 +260,9 @@ ANCHORS: dict[str, Anchor] = {
 }
 QUICK_ROUNDS = 1000
 
+HERE = source_hash(("lab/studies/anchors.py",))
+"""Of this file, whose draws and settings no study holds."""
+
 
 # Running and keeping
 
@@ -273,8 +276,8 @@ class Task(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Where it is kept: its name changes with the code that its numbers depend on."""
-        return f"{self.anchor}-{spec_hash([*self, CODE])[:16]}.parquet"
+        """Where it is kept: its name changes with the code that its numbers depend on, this file's included."""
+        return f"{self.anchor}-{spec_hash([*self, CODE, HERE])[:16]}.parquet"
 
 
 def execute(task: Task, tell: Callable[[int], None]) -> bytes:
