@@ -16,10 +16,31 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Bytecode is kept: some hundred interpreters that tests start would each compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: reproduce test test-slow test-pythons test-cisr cisr real test-real kernels wheel lint bench bench-live bench-peers docs lock clean
+.PHONY: reproduce figures figures-write figures-benchmarks figures-real test test-slow test-pythons test-cisr cisr real test-real kernels wheel lint bench bench-live bench-peers docs lock clean
 
 reproduce: kernels
 	$(BIN)/tether reproduce all
+
+# Every table, number and picture of README and docs, written from docs/results. Studies go on where they stopped.
+# One of them alone: make figures-figure2. Only the pages, from what is stored: make figures-write.
+figures: figures-all figures-real
+	$(BIN)/python tools/figures.py outputs
+	$(BIN)/python tools/figures.py check
+
+figures-write: kernels
+	$(BIN)/python tools/figures.py write
+
+# Those of benchmarks/ that pages show: about ten minutes on two quiet cores, which timings want.
+figures-benchmarks: kernels
+	$(BIN)/python tools/figures.py run benchmarks
+
+figures-%: kernels
+	$(BIN)/python tools/figures.py run $*
+
+# What needs the simulators of other people.
+figures-real: $(REAL)/.ready kernels
+	$(REAL)/bin/python tools/figures.py run all --environment real
+	$(REAL)/bin/python tools/figures.py outputs
 
 test: kernels
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
@@ -31,7 +52,7 @@ test-slow: kernels
 test-pythons:
 	@.ci/test-pythons 3.11 3.12 3.13
 
-# Compile what was edited since the last time, for use in place: half a second when nothing was.
+# Compile what was edited since the last time, for use in place; quick when nothing was.
 kernels: $(READY)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 
@@ -44,17 +65,14 @@ wheel: $(WHEEL)/.ready
 test-cisr: $(CISR)/.ready kernels
 	$(CISR)/bin/pytest tests/lab/cisr tests/agents/relatives/test_ppo_lagrangian.py
 
-# Train the CISR students of the lake study anew: about 90 s each, one core. It goes on where it stopped.
+# Train the CISR students of the lake study anew. It goes on where it stopped.
 cisr: $(CISR)/.ready kernels
 	$(CISR)/bin/python -m tether.lab.cisr.train students
 	$(CISR)/bin/python -m tether.lab.cisr.train collect
 
-# Worlds that nobody here wrote, in an environment of their own; it goes on where it stopped, and renews the docs' page.
+# Worlds that nobody here wrote, in an environment of their own. It goes on where it stopped, and writes their pages.
 real: $(REAL)/.ready kernels
-	$(REAL)/bin/tether reproduce real
-	$(REAL)/bin/tether reproduce real-buildings
-	$(REAL)/bin/tether reproduce real-patients
-	$(REAL)/bin/python tools/real_docs.py out/real out/real-buildings out/real-patients
+	$(REAL)/bin/python tools/figures.py run real real-buildings real-patients
 
 test-real: $(REAL)/.ready kernels
 	$(REAL)/bin/pytest tests/lab/real -m "slow or not slow"
@@ -70,7 +88,7 @@ bench: kernels
 # The live figures: a decision in process, and over HTTP on SQLite and PostgreSQL. Kills, soak and fuzz have no ratio:
 # benchmarks/live_kill.py, live_soak.py and fuzz.py, short in `make test-slow`.
 bench-live: kernels
-	$(BIN)/python benchmarks/live_decide.py --sqlite
+	$(BIN)/python benchmarks/live_decide.py
 	$(BIN)/python benchmarks/live_http.py --postgres
 
 bench-peers: kernels $(PEERS)/.ready

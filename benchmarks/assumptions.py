@@ -1,6 +1,6 @@
 """What each option of a Problem costs, on one world: the figures of docs/choosing.md.
 
-    python benchmarks/assumptions.py [--decisions 3000] [--seeds 10]
+    python benchmarks/assumptions.py [--decisions 3000] [--seeds 6] [--json]
 
 The paper's synthetic world with H = 1, σ = 0.1 and safe actions at least 0.3 under τ, so that limit="realised" is
 possible at all; a decision every 100 s. The world of a seed is the same in all cells; what the learner knows of it, or
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from results import note, on_all_cores, parsed, show
 
 from tether import Problem, SlucbQvi, Streams, synthetic
 from tether.agents.certified import certified_set
@@ -22,6 +23,7 @@ from tether.lab.worlds.planning import optimal_safe_policy
 from tether.records import Array, Decision, Transition
 
 NOISE, GAP, RANGE, EVERY = 0.1, 0.3, (-0.5, 1.5), 100.0
+ALWAYS_SAFE, UNKNOWN = "only safe actions are played", "–"
 SAFE_COSTS: dict[str, dict[str, Any]] = {
     "known exactly": {}, "known to ± 0.01": {"cost_error": 0.01}, "unknown": {"known_costs": False},
 }  # fmt: skip
@@ -115,25 +117,32 @@ def limits(seed: int, decisions: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print the table of docs/choosing.md, and what it leaves out."""
+    """Print the table of docs/choosing.md, which the wizard has, too."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--decisions", type=int, default=3000)
-    parser.add_argument("--seeds", type=int, default=10)
-    given = parser.parse_args()
-    plain, over = 0.0, 0
-    print(f"| | {' | '.join(f'safe costs {name}' for name in SAFE_COSTS)} |\n|---|{'---|' * len(SAFE_COSTS)}")
+    parser.add_argument("--seeds", type=int, default=6)
+    given = parsed(parser, decisions=50, seeds=1)
+    lines, plain, over = [], 0.0, 0
     for name, row in ROWS.items():
+        note(name)
         cells = []
         for safe_costs in SAFE_COSTS.values():
-            runs = [play(row, safe_costs, seed, given.decisions) for seed in range(given.seeds)]
+            cases = [(row, safe_costs, seed, given.decisions) for seed in range(given.seeds)]
+            runs = on_all_cores(play, cases)
             regret, share, broken = np.mean(runs, axis=0)
             plain, over = plain or float(regret), over + round(broken * given.seeds)
             cells.append(f"{regret / plain:.2f} / {share:.2f}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        lines.append([name, *cells])
     safe, realised, share = np.mean([limits(seed, given.decisions) for seed in range(given.seeds)], axis=0)
-    print(f"\nregret of the first cell: {plain:.1f}; of always playing safe, {safe / plain:.2f} times that; of")
-    print(f'the best under limit="realised", all known, {realised / plain:.2f} times.')
-    print(f"Share of the rays under τ: {share:.2f}. Decisions with a mean cost over τ: {over}.")
+    best = f"{realised / plain:.2f} / {UNKNOWN}"
+    lines += [['`limit="realised"`, everything known', best, best, best]]
+    lines += [[ALWAYS_SAFE, *[f"{safe / plain:.2f} / 0.00"] * len(SAFE_COSTS)]]
+    show(
+        given,
+        f"{given.decisions:,} decisions, mean of {given.seeds} seeds",
+        table=(["", *(f"safe costs {name}" for name in SAFE_COSTS)], lines),
+        values={"first": plain, "under": share, "over": over},
+    )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 
 import gymnasium
 import numpy as np
+from results import parsed, show
 
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.features import Polynomial
@@ -54,6 +55,7 @@ class Plane:
             noise=NOISE,
             dimension=d,
             actions=self.actions,
+            baseline_cost_error=0.0,
             baseline_cost=lambda step, state: float(self.gamma[step] @ self.lift(state, self.safe)),
         )
 
@@ -277,6 +279,27 @@ def alone(work: Callable[..., dict[str, float]], *sizes: object) -> dict[str, fl
         return pool.submit(work, *sizes).result()
 
 
+def show_table(options: argparse.Namespace) -> None:
+    """A short run at d = 50 and one at d = 500, side by side: the table of docs/state-spaces.md."""
+    long, short = (1000, 100) if options.quick else (20_000, 1000)
+    narrow, wide = alone(long_run, 10, 5, long), alone(long_run, 50, 10, short)
+    rows = {
+        "transitions": ("transitions", "{:,.0f}"),
+        "distinct next states": ("distinct next states", "{:,.0f}"),
+        "time per decision, median, ms": ("p50 ms", "{:.2f}"),
+        "time per decision, 99 %, ms": ("p99 ms", "{:.2f}"),
+        "the same over the last tenth of the run, ms": ("p99 ms, last tenth", "{:.2f}"),
+        "plans": ("plans", "{:.0f}"),
+        "longest plan, s": ("longest plan, s", "{:.1f}"),
+        "part of the time that goes into plans": ("planning share", "{:.0%}"),
+        "time per transition: decide, observe, plan, ms": ("ms per transition in all", "{:.1f}"),
+        "tables would need, GB": ("tables would need GB", "{:.1f}"),
+    }
+    lines = [[name, *(form.format(found[key]) for found in (narrow, wide))] for name, (key, form) in rows.items()]
+    over = max(narrow["worst true cost"], wide["worst true cost"])
+    show(options, "processor time", timed=True, values={"worst-cost": over}, table=(["", "d = 50", "d = 500"], lines))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -284,10 +307,13 @@ def main() -> None:
     parser.add_argument("--prefix", type=int, default=1000, help="of the comparison with re-planning every episode")
     parser.add_argument("--large", type=int, default=1000, help="transitions at d=500")
     parser.add_argument("--steps", type=int, default=5000, help="on CartPole and MountainCarContinuous with H = 200")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    found = measure(options.transitions, options.prefix, options.large, options.steps)
+    parser.add_argument("--raw", action="store_true", help="print one JSON object with all that was measured")
+    options = parsed(parser)
     if options.json:
+        show_table(options)
+        return
+    found = measure(options.transitions, options.prefix, options.large, options.steps)
+    if options.raw:
         print(json.dumps(found))
         return
     for part, figures in found.items():

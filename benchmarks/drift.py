@@ -1,6 +1,6 @@
 """Costs that drift: what it costs to be told how fast, and what it costs not to be.
 
-    python benchmarks/drift.py [--rounds 3000] [--seeds 4]
+    python benchmarks/drift.py [--rounds 3000] [--seeds 4] [--json]
 
 A bandit with d = 5, 60 rays on the simplex, σ = 0.05 and a safe action 0.1 under τ. γ* moves by ρ with each decision:
 for 1000 decisions so that what was played gets dearer, then so that it gets cheaper, and so on; the safe cost stays.
@@ -11,6 +11,7 @@ share of that of an oracle that always knows γ*.
 import argparse
 
 import numpy as np
+from results import note, on_all_cores, parsed, show
 
 from tether import Problem, SlucbQvi
 
@@ -25,7 +26,8 @@ def play(seed: int, rate: float, declared: float, rounds: int) -> tuple[int, flo
     theta, safe = gamma + rng.uniform(0.0, 0.3, DIMENSION), float(gamma @ f)
     tau = safe + GAP
     problem = Problem.from_rays(
-        phi_0=f[None], endpoints=rays[None], baseline_cost=[[safe]], horizon=1, threshold=tau, noise=NOISE,
+        phi_0=f[None], endpoints=rays[None],
+        baseline_cost_error=0.0, baseline_cost=[[safe]], horizon=1, threshold=tau, noise=NOISE,
         gamma_norm=BOUND, drift=declared,
     )  # fmt: skip
     agent, over, gained, possible = SlucbQvi(problem), 0, 0.0, 0.0
@@ -51,15 +53,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3000)
     parser.add_argument("--seeds", type=int, default=4)
-    given = parser.parse_args()
-    print("| ρ | not declared | declared | declared ten times as fast |\n|---|---|---|---|")
+    given = parsed(parser, rounds=300, seeds=1)
+    lines = []
     for rate in (0.0, 1e-5, 1e-4, 1e-3):
-        cells = []
-        for declared in (0.0, rate, 10.0 * rate)[: 1 if rate == 0.0 else 3]:
-            runs = [play(seed, rate, declared, given.rounds) for seed in range(given.seeds)]
+        note(f"ρ = {rate:g}")
+        cells = ["", "", ""]
+        for column, declared in enumerate((0.0, rate, 10.0 * rate)[: 1 if rate == 0.0 else 3]):
+            runs = on_all_cores(play, [(seed, rate, declared, given.rounds) for seed in range(given.seeds)])
             over, share = zip(*runs, strict=True)
-            cells.append(f"{sum(over)} ({sum(map(bool, over))} of {len(runs)}) / {np.mean(share):.2f}")
-        print(f"| {rate:g} | " + " | ".join(cells) + " |", flush=True)
+            broken = f" in {sum(map(bool, over))} runs" if any(over) else ""
+            cells[column] = f"{sum(over)}{broken} / {np.mean(share):.2f}"
+        lines.append([f"{rate:g}", *cells])
+    heads = ["ρ", "not declared", "declared", "declared ten times as fast"]
+    show(given, f"{given.seeds} runs of {given.rounds:,} decisions", table=(heads, lines))
 
 
 if __name__ == "__main__":

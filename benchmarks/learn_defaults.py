@@ -9,7 +9,9 @@ out, and named, where they are missing.
 """
 
 import argparse
+import json
 import runpy
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -29,7 +31,7 @@ from tether.features import Constant, Polynomial, Reading, concatenate
 from tether.lab.real import find_world, motor
 
 Setup = tuple[Bridge, dict[str, Any]]
-LISTED = {"mixtures": True, "stationary": True}
+LISTED = {"limit_on": "average over draws", "stationary": True}
 
 
 class Reached(Exception):
@@ -47,7 +49,7 @@ def example(name: str, **changes: Any) -> Setup:
         runpy.run_path(str(Path(__file__).parents[1] / "examples" / f"{name}.py"))
     except Reached as found:
         bridge, options = found.args
-        kept = {key: options[key] for key in ("episodes", "mixtures", "stationary") if key in options}
+        kept = {key: options[key] for key in ("episodes", "limit_on", "stationary") if key in options}
         return replace(bridge, **changes), kept
     finally:
         tether.learn = learn
@@ -134,7 +136,7 @@ def blackjack() -> Setup:
         reward_range=(-1.0, 1.0),
         horizon=5,
     )
-    return bridge, {"episodes": 1000, "mixtures": True, "stationary": True, "compare": 1000}
+    return bridge, {"episodes": 1000, "limit_on": "average over draws", "stationary": True, "compare": 1000}
 
 
 def minigrid() -> Setup:
@@ -346,30 +348,80 @@ RULES |= {
 }
 
 
+TITLES = {
+    "pendulum-10": "Pendulum, H = 10",
+    "pendulum-20": "Pendulum, H = 20",
+    "cart-pole": "CartPole, H = 50",
+    "mountain-car": "MountainCarContinuous, H = 100",
+    "frozen-lake": "FrozenLake",
+    "cliff-walking": "CliffWalking",
+    "taxi": "Taxi",
+    "blackjack": "Blackjack",
+    "motor": "motor",
+    "reactor": "reactor",
+    "buildings": "building, the first",
+    "bolus": "patient, the first",
+    "minigrid": "MiniGrid, Empty 6 × 6",
+    "pole": "CartPole, H = 100, a controller that holds it",
+    "hill": "MountainCar, H = 150, the safe action arrives",
+    "acrobot": "Acrobot, H = 150, the safe action swings up",
+    "large-lake": "FrozenLake, 8 × 8, the least risky move",
+    "slippery-cliff": "CliffWalking, slippery",
+    "series-motor": "motor with its field in series",
+    "four-tanks": "pc-gym's four tanks",
+}
+
+
+def compared(name: str, rule: str, seed: int) -> tuple[str, float, float]:
+    """Learn once: "gains", "LOSES" or "even" by the interval; the gain; and the mean of the last 20 returns."""
+    bridge, options = (TWELVE | HELD_OUT)[name]()
+    result = learn(bridge, seed=seed, config=RULES[rule], progress=False, **{"compare": 50, **options})
+    made = result.comparison
+    low, high = (0.0, 0.0) if made is None else made.interval
+    word = "LOSES" if high < 0.0 else "gains" if low > 0.0 else "even"
+    return word, 0.0 if made is None else made.gain, float(result.returns[-20:].mean())
+
+
+def print_tables(seeds: int, only: list[str]) -> None:
+    """Gains of the default as JSON for tools/figures.py, one table for the twelve and one for those held out."""
+    tables, own = {}, "learn's own"
+    for title, group in (("twelve", TWELVE), ("held-out", HELD_OUT)):
+        lines = []
+        for name in (name for name in group if name in only):
+            found = [compared(name, own, seed) for seed in range(seeds)]
+            print(name, found, file=sys.stderr, flush=True)
+            gains = ", ".join(f"{gain:+.3g}".replace("-", "−") for _, gain, _ in found)
+            words = dict.fromkeys(word for word, _, _ in found)
+            lines.append([TITLES[name], gains, ", ".join(words).replace("LOSES", "**loses**")])
+        tables[title] = {
+            "heads": ["environment", f"gain, seeds 0 to {seeds - 1}", "by its 95% interval"],
+            "lines": lines,
+        }
+    print(json.dumps({"tables": tables, "sizes": f"{seeds} seeds, paired with the safe action"}))
+
+
 def main() -> None:
     """Print one line per environment and rule."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=list(TWELVE), help='names, or "held-out"')
     parser.add_argument("--rule", nargs="*", default=list(RULES))
+    parser.add_argument("--json", action="store_true", help="the default alone, on all that needs no other package")
+    parser.add_argument("--quick", action="store_true", help="with --json, one environment")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    environments = TWELVE | HELD_OUT
+    if asked.json:
+        ours = [name for name in [*TWELVE, *HELD_OUT] if name not in NEEDS]
+        print_tables(asked.seeds, ["cliff-walking"] if asked.quick else ours)
+        return
     for name in list(HELD_OUT) if asked.only == ["held-out"] else asked.only:
         if name in NEEDS and find_spec(NEEDS[name]) is None:
             print(f"{name:14} left out: {NEEDS[name]} is not installed", flush=True)
             continue
         for rule in asked.rule:
-            began, shown, last = time.process_time(), [], []
-            for seed in range(asked.seeds):
-                bridge, options = environments[name]()
-                config = RULES[rule]
-                result = learn(bridge, seed=seed, config=config, progress=False, **{"compare": 50, **options})
-                made = result.comparison
-                low, high = (0.0, 0.0) if made is None else made.interval
-                word = "LOSES" if high < 0.0 else "gains" if low > 0.0 else "even"
-                shown.append(f"{word} {0.0 if made is None else made.gain:+.3g}")
-                last.append(float(result.returns[-20:].mean()))
+            began = time.process_time()
+            found = [compared(name, rule, seed) for seed in range(asked.seeds)]
+            shown, last = [f"{word} {gain:+.3g}" for word, gain, _ in found], [late for *_, late in found]
             seconds = (time.process_time() - began) / asked.seeds
             print(
                 f"{name:14} {rule:14} {', '.join(shown)}; last {np.mean(last):.3g}; {seconds:.0f} s CPU a seed",

@@ -1,22 +1,24 @@
 """Retention over years: how large a log and its archive become, and how long a restart takes, as decisions add up.
 
-    python benchmarks/live_archive.py FOLDER [--until 1000000] [--cold 50000]
+    python benchmarks/live_archive.py [FOLDER] [--until 50000] [--cold N] [--json]
 
 One process decides and records, in batches of 500 (d = 4, 6 rays, 20 states, H = 1, SQLite). At each milestone all
 that may leave is archived, and another process opens the log: before and after that, with 5000 entries to fold beyond
 the newest snapshot, the most there are by default; and, at --cold decisions, without any snapshot, which folds
 everything once and saves one, and then again. Seconds are those of `Advisor(…)`, after imports: on the clock, and of
-the processor.
+the processor. The folder of an earlier run is gone on with; without one a temporary one is used.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from results import note, parsed, show
 
 from tether.live.advisor import Advisor
 from tether.live.archive import archive
@@ -35,7 +37,7 @@ def problem_and_gamma():
     gamma, phi_0 = rng.uniform(size=DIMENSION), rng.dirichlet(np.ones(DIMENSION), size=STATES)
     costs, rays = (phi_0 @ gamma)[None], rng.dirichlet(np.full(DIMENSION, 0.3), size=(STATES, RAYS))
     told = {"horizon": 1, "threshold": float(costs.max()) + 0.1, "noise": NOISE}
-    return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told), gamma
+    return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost_error=0.0, baseline_cost=costs, **told), gamma
 
 
 def play(advisor, gamma, rng, decisions):
@@ -79,14 +81,17 @@ def size_of(*paths):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--until", type=int, default=1_000_000)
-    parser.add_argument("--cold", type=int, default=50_000)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--until", type=int, default=50_000)
+    parser.add_argument("--cold", type=int, default=0)
     parser.add_argument("--restart", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parsed(parser, until=10_000)
     if options.restart:
         restart(options.folder)
         return
+    temporary = None if options.folder else tempfile.TemporaryDirectory()
+    options.folder = options.folder or Path(temporary.name)
+    lines = []
     options.folder.mkdir(parents=True, exist_ok=True)
     path, files = options.folder / "log.db", options.folder / "archive"
     problem, gamma = problem_and_gamma()
@@ -111,7 +116,23 @@ def main():
         found |= {"archive_s": time.perf_counter() - began, "archive_cpu_s": time.process_time() - busy}
         found |= {"archived": done.last, "deleted": done.deleted, "archive_mb": size_of(*files.glob("*.gz"))}
         found |= {f"restart_archived_{name}": value for name, value in asked_elsewhere(path).items()}
-        print(json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
+        note(json.dumps({name: round(value, 3) for name, value in found.items()}))
+        lines.append(
+            [
+                f"{decided:,}",
+                f"{found['restart_cpu_s']:.2f}",
+                f"{found['restart_archived_cpu_s']:.2f}",
+                f"{found['log_mb_before']:.0f}",
+                f"{found['archive_mb']:.1f}",
+                f"{found['archive_cpu_s']:.1f}",
+                f"{found['cpu_us_per_decision'] / 1e3:.2f}",
+            ]
+        )
+    heads = [
+        "decisions", "restart, s", "restart after archiving, s", "log before, MB", "archive, MB", "to archive, s",
+        "a decision with its outcome, ms",
+    ]  # fmt: skip
+    show(options, "processor time", timed=True, table=(heads, lines))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """How long `Advisor.decide` takes in process, and which parts of it: N = 100 rays, d = 20, H small.
 
-    python benchmarks/live_decide.py [--decisions 3000] [--sqlite]
+    python benchmarks/live_decide.py [--decisions 3000] [--json]
 
-Every decision is followed by an outcome, so that nothing is cached from the decision before. Prints p50 and p99 in
-microseconds, of wall time and of the thread's own CPU time (which other programs do not disturb), of the whole, of its
-parts measured alone, and of `record`.
+Every decision is followed by an outcome, so that nothing is cached from the decision before. Prints p50 and p99 of wall
+time and p50 of the thread's own CPU time (which other programs do not disturb), of the whole and of `record`, and in
+microseconds on standard error also of its parts, measured alone.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from results import note, parsed, show
 from threadpoolctl import threadpool_limits
 
 from tether.live.advisor import Advisor
@@ -36,10 +37,18 @@ def small_problem(horizon, table=True):
     rays = rng.dirichlet(np.full(DIMENSION, 0.3), size=(STATES, RAYS))
     told = {"horizon": horizon, "threshold": float(costs.max()) + 0.1, "noise": NOISE}
     if table:
-        return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told), gamma, theta
+        return (
+            Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost_error=0.0, baseline_cost=costs, **told),
+            gamma,
+            theta,
+        )
     sets = [StarActions(start, ends) for start, ends in zip(phi_0, rays, strict=True)]
     cost = lambda step, state: costs[step, state]  # noqa: E731
-    return Problem(dimension=DIMENSION, actions=sets.__getitem__, baseline_cost=cost, **told), gamma, theta
+    return (
+        Problem(dimension=DIMENSION, actions=sets.__getitem__, baseline_cost_error=0.0, baseline_cost=cost, **told),
+        gamma,
+        theta,
+    )
 
 
 def timed(call, times):
@@ -86,27 +95,40 @@ def run(store, decisions, horizon, table=True):
     return whole, records, parts, others / decisions, advisor.status().refusals
 
 
-def show(name, times):
+def note_part(name, times):
     (p50, cpu50), (p99, cpu99) = np.percentile(times[len(times) // 10 :], [50, 99], axis=0)
-    print(f"  {name:<34} p50 {p50:7.0f} µs   p99 {p99:7.0f} µs   CPU p50 {cpu50:6.0f}   p99 {cpu99:6.0f}")
+    note(f"  {name:<34} p50 {p50:7.0f} µs   p99 {p99:7.0f} µs   CPU p50 {cpu50:6.0f}   p99 {cpu99:6.0f}")
+
+
+def cells(times):
+    """p50, p99 and processor time's p50 in milliseconds."""
+    (p50, cpu50), (p99, _) = np.percentile(times[len(times) // 10 :], [50, 99], axis=0) / 1e3
+    return [f"{p50:.2f}", f"{p99:.2f}", f"{cpu50:.2f}"]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--decisions", type=int, default=3000)
     parser.add_argument("--horizon", type=int, default=1)
-    parser.add_argument("--sqlite", action="store_true", help="also with SQLite and full sync")
-    options = parser.parse_args()
+    options = parsed(parser, decisions=200)
+    lines = []
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
-        kinds = [("memory", None, True), ("memory, problem told by functions", None, False)]
-        for name, store, table in [*kinds, *([("sqlite", Path(folder) / "log.db", True)] if options.sqlite else [])]:
+        kinds = [
+            ("log in memory, problem is a table", None, True),
+            ("log in memory, problem given by functions", None, False),
+            ("SQLite, full sync", Path(folder) / "log.db", True),
+        ]
+        for name, store, table in kinds:
             whole, records, parts, others, refusals = run(store, options.decisions, options.horizon, table)
-            print(f"{name}: N = {RAYS}, d = {DIMENSION}, H = {options.horizon}, {options.decisions} decisions,")
-            print(f"  {others:.0%} of them not a_0, {refusals} refused by the gate")
-            show("decide", whole)
+            note(f"{name}: N = {RAYS}, d = {DIMENSION}, H = {options.horizon}, {options.decisions} decisions,")
+            note(f"  {others:.0%} of them not a_0, {refusals} refused by the gate")
+            note_part("decide", whole)
             for part, times in parts.items():
-                show("  " + part, times)
-            show("record", records)
+                note_part("  " + part, times)
+            note_part("record", records)
+            lines += [[f"`{what}`, {name}", *cells(times)] for what, times in (("decide", whole), ("record", records))]
+    heads = ["", "p50, ms", "p99, ms", "processor time, p50, ms"]
+    show(options, f"{options.decisions:,} decisions", timed=True, table=(heads, lines))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The constant stands behind the same doorway: token, role, limits, and a request body that is checked.
 
-    python benchmarks/live_http.py [--seconds 8] [--clients 32] [--postgres] [--workers 2] [--features-take 5]
+    python benchmarks/live_http.py [--seconds 6] [--clients 32] [--postgres] [--workers 2] [--features-take 5]
 
 The server runs in a process of its own (one worker), the load in this one: so many connections, each of which sends its
 next request when it has the answer to the last. The phases take turns, so that the ratio is fair on a busy machine. The
@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from results import note, parsed, show
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -178,7 +179,7 @@ def outcome_of(feature, rng):
     return {"reward": float(TRUTH["THETA"] @ feature), "cost": cost}
 
 
-PHASES = {"constant": constant, "decide": decide, "decide+record": decide_and_record}
+PHASES = {"constant": constant, "decide": decide, "decide and record in turn": decide_and_record}
 
 
 async def measure(args, token, server):
@@ -200,17 +201,16 @@ async def measure(args, token, server):
     status = json.loads(await clients[0].ask("GET", "/v1/status"))
     counts, alarm = status["counts"], status["alarm"]
     others = 1.0 - counts["baseline"] / counts["decisions"]
-    print(
-        f"  {counts['decisions']} decisions, {others:.0%} of them not a_0; {alarm['message'] if alarm else 'no alarm'}"
-    )
+    note(f"{counts['decisions']} decisions, {others:.0%} of them not a_0; {alarm['message'] if alarm else 'no alarm'}")
     base = np.array(rates.get("constant", np.nan))
+    lines = []
     for name in phases:
         p50, p99 = 1e3 * np.quantile(np.concatenate(times[name]), [0.5, 0.99])
         ratio, rate = np.median(np.array(rates[name]) / base), np.mean(rates[name])
-        print(
-            f"  {name:14} {rate:6.0f} requests/s, {ratio:5.2f} of the constant   "
-            f"p50 {p50:6.1f} ms   p99 {p99:6.1f} ms   server's CPU {np.median(cpu[name]):5.0f} µs"
-        )
+        share = f"{ratio:.2f}" if np.isfinite(ratio) else "–"
+        more = [f"{p50:.0f} ms", f"{p99:.0f} ms", f"{np.median(cpu[name]):.0f} µs"]
+        lines.append([name, f"{rate:.0f}", share, *more])
+    return lines
 
 
 def cpu_seconds(server):
@@ -234,10 +234,10 @@ def run(args, store):
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as `tether serve` sets it
         environment = {**os.environ, **one_thread, "TETHER_BENCH_STORE": store or ""}
         here = [__file__, "--serve"] if args.workers == 1 else ["-m", "tether", "serve", "--no-access-log"]
-        server = subprocess.Popen([sys.executable, *here, folder / "service.toml"], env=environment)
+        server = subprocess.Popen([sys.executable, *here, folder / "service.toml"], env=environment, stdout=sys.stderr)
         try:
             wait_for_server(server)
-            asyncio.run(measure(args, token, server))
+            return asyncio.run(measure(args, token, server))
         finally:
             server.terminate()
             server.wait(30)
@@ -250,7 +250,7 @@ def run_on_postgres(args):
     database = Server()
     database.start()
     try:
-        run(args, database.address)
+        return run(args, database.address)
     finally:
         database.remove()
 
@@ -271,21 +271,21 @@ def wait_for_server(server):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--serve")
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each phase")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--workers", type=int, default=1, help="more than one: PostgreSQL only, without the constant")
     parser.add_argument("--features-take", type=float, default=0.0, help="milliseconds of a core per decision")
-    args = parser.parse_args()
+    args = parsed(parser, seconds=0.5, rounds=1)
     if args.serve:
         serve(args.serve)
         raise SystemExit
     os.environ["TETHER_BENCH_FEATURES_TAKE"] = str(args.features_take)
     exec(PROBLEM, TRUTH)  # once more, as these options want it
-    if args.workers == 1:
-        print(f"SQLite, {args.clients} clients, durable (synchronous=FULL)")
-        run(args, None)
+    lines = [[f"{name}, SQLite", *rest] for name, *rest in run(args, None)] if args.workers == 1 else []
     if args.postgres:
-        print(f"PostgreSQL, {args.clients} clients, {args.workers} workers, durable (synchronous_commit=on)")
-        run_on_postgres(args)
+        lines += [[f"{name}, PostgreSQL", *rest] for name, *rest in run_on_postgres(args)]
+    heads = ["", "requests per second", "as a share of the constant's", "p50", "p99", "processor"]
+    sizes = f"{args.clients} clients, {args.workers} worker{'s' * (args.workers > 1)}, {args.seconds:g} s a phase"
+    show(args, f"{sizes}, every answer synced to disk", timed=True, table=(heads, lines))

@@ -1,6 +1,6 @@
 """A soak: decisions of the dosing world through the service, for as long as one likes; every true cost is looked at.
 
-    python benchmarks/live_soak.py [--decisions 1000000] [--clients 8] [--out soak.json] [--figure docs/live-soak.png]
+    python benchmarks/live_soak.py [--decisions 1000000] [--clients 8] [--out soak.json] [--figure soak.png]
 
 Every client treats one patient after another: it asks for a decision, draws what happens from the world, reports it.
 The service runs in a process of its own with an SQLite log, synchronous=FULL. The true cost of each step is computed

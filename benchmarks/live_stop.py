@@ -16,6 +16,7 @@ from contextlib import suppress
 
 import live_http as http
 import numpy as np
+from results import note, parsed, show
 
 
 async def keep_deciding(connection, rng, learned):
@@ -62,14 +63,13 @@ async def measure(args, token, server):
         times["answer"].append(answered - began)
         times["effect"].append(max([0.0, *(each - began for each in learned if each > began)]))
         await admin.post("/v1/resume", {"why": "the next round"})
-    print(f"  {len(learned)} actions other than a_0 arrived")
-    for name, values in times.items():
-        print(f"  {name:7} median {1e3 * np.median(values):7.0f} ms   worst {1e3 * max(values):7.0f} ms")
+    note(f"{len(learned)} actions other than a_0 arrived")
     for connection in connections:
         connection.transport.abort()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    return [[f"{1e3 * np.median(values):.0f} ms", f"{1e3 * max(values):.0f} ms"] for values in times.values()]
 
 
 if __name__ == "__main__":
@@ -79,11 +79,11 @@ if __name__ == "__main__":
     parser.add_argument("--decisions", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
-    args = parser.parse_args()
-    where = "SQLite" if args.workers == 1 else f"PostgreSQL, {args.workers} workers"
-    print(f"{where}, {args.deciders} deciders, {args.readers} readers, {args.decisions} decisions in the log")
+    args = parsed(parser, deciders=4, readers=4, decisions=100, rounds=1)
+    where = "SQLite, one worker" if args.workers == 1 else f"PostgreSQL, {args.workers} workers"
     http.measure = measure
-    if args.workers == 1:
-        http.run(args, None)
-    else:
-        http.run_on_postgres(args)
+    found = http.run(args, None) if args.workers == 1 else http.run_on_postgres(args)
+    names = ("until a stop is in effect", "until the order is answered", "`/readyz` meanwhile")
+    lines = [[name, *cells] for name, cells in zip(names, found, strict=True)]
+    sizes = f"{where}, {args.rounds} stops beside {args.deciders} deciders and {args.readers} readers"
+    show(args, sizes, timed=True, table=(["", "median", "worst"], lines))

@@ -1,17 +1,19 @@
 """What slow, silent and lossy sensors do to the guarantee: the four ways of losing of docs/theory.md section 18.
 
-    python benchmarks/lost_outcomes.py [--runs 20] [--steps 3000]
+    python benchmarks/lost_outcomes.py [--runs 10] [--steps 3000] [--json]
 
 "As they come" is what folding outcomes on arrival does (transitions without a decision_id, which is what version 0.1
 did with all of them); "in order" is what agents do now. Counts decisions whose *true* cost is over τ.
 """
 
 import argparse
+import warnings
 from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from results import note, on_all_cores, parsed, show
 
 from tether import Monitor, SlucbQvi, Streams, synthetic
 from tether.records import Transition
@@ -68,7 +70,9 @@ class Run:
         return self.world.step(decision, self.streams)
 
     def report(self, outcome):
-        """Tell the agent; as they come, nothing says which decision it belongs to."""
+        """Tell the agent; as they come, nothing says which decision it belongs to, which agents refuse by now."""
+        if not self.in_order:
+            self.agent.has_acted = False
         self.agent.observe(outcome if self.in_order else replace(outcome, decision_id=None))
 
 
@@ -121,6 +125,7 @@ def _sorted_table(run, steps):
         seen = run.play()
         run.report(seen)
         if step < len(table):
+            run.agent.has_acted = False
             run.agent.observe(table[step])
     return _told(run)
 
@@ -132,24 +137,37 @@ def _told(run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=3000)
-    given = parser.parse_args()
-    print(f"{given.runs} runs of {given.steps} decisions, σ = 0.1, safe costs unknown\n")
+    given = parsed(parser, runs=1, steps=200)
+    lines = []
     for way, words in WAYS.items():
-        print(words)
-        kinds = {"as they come": (False, {}), "in order": (True, {})}
+        note(words)
+        kinds = [(False, {}), (True, {})]
         if way in ("missing", "by chance"):
-            kinds["in order, worst case"] = True, {"lost": "worst-case", "cost_range": (-0.5, 1.5)}
-        for name, (in_order, told) in kinds.items():
-            found = [over_threshold(way, seed, given.steps, in_order, **told) for seed in range(given.runs)]
-            over, broken = sum(f.over for f in found), sum(f.over > 0 for f in found)
-            alarms, unseen = sum(bool(f.alarm) for f in found), sum(f.over > 0 and not f.alarm for f in found)
-            worst = max(f.excess for f in found)
-            print(
-                f"  {name:22s} runs over τ {broken:3d} ({unseen} without an alarm), decisions {over:6d}, "
-                f"excess {worst:.3f}, alarms {alarms:3d}"
-            )
+            kinds.append((True, {"lost": "worst-case", "cost_range": (-0.5, 1.5)}))
+        cells = ["", "", ""]
+        for column, (in_order, told) in enumerate(kinds):
+            cases = [(way, seed, given.steps, in_order, told) for seed in range(given.runs)]
+            cells[column] = in_words(on_all_cores(found_in, cases))
+        lines.append([words, *cells])
+    heads = ["what happens to outcomes", "counted as they come", "in the order of decisions", "the same, worst case"]
+    sizes = f"{given.runs} runs of {given.steps:,} decisions; decisions over τ in so many runs, runs with an alarm"
+    show(given, sizes, table=(heads, lines))
+
+
+def found_in(way, seed, steps, in_order, told):
+    """`over_threshold` for another process."""
+    warnings.filterwarnings("ignore", message=".*outcomes wait")
+    return over_threshold(way, seed, steps, in_order, **told)
+
+
+def in_words(found):
+    """Decisions over τ and their runs, and runs with an alarm; 0 alone where there is neither."""
+    over, broken = sum(f.over for f in found), sum(f.over > 0 for f in found)
+    alarms = sum(bool(f.alarm) for f in found)
+    text = f"{over:,} in {broken}" if over else "0"
+    return f"{text}; alarm in {alarms}" if alarms else text
 
 
 if __name__ == "__main__":

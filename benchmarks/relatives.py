@@ -93,6 +93,7 @@ def example_7(rounds, seed):
     problem = Problem.from_rays(
         phi_0=np.zeros((1, 2)),
         endpoints=ends[None],
+        baseline_cost_error=0.0,
         baseline_cost=np.zeros((1, 1)),
         horizon=1,
         threshold=0.5,
@@ -122,6 +123,7 @@ def table_1(rounds, seed):
     problem = Problem.from_rays(
         phi_0=np.zeros((rounds, dimension)),
         endpoints=np.array(seen)[:, None],  # a context is a state, and comes once
+        baseline_cost_error=0.0,
         baseline_cost=np.zeros((1, rounds)),
         horizon=1,
         threshold=0.5,

@@ -153,6 +153,7 @@ def finite_world(*, states: int, actions: int) -> LinearMDP:
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
+        baseline_cost_error=0.0,
         baseline_cost=gamma @ features[:, 0].T,
         horizon=3,
         threshold=0.5,
@@ -197,6 +198,7 @@ def many_states() -> Line:
             noise=(0.01,),
             dimension=5,
             actions=actions,
+            baseline_cost_error=0.0,
             baseline_cost=lambda step, state: 0.5,
             states=range(count),
         )
@@ -237,7 +239,7 @@ def mixture_lines() -> list[Line]:
 
 def continuous_lines(transitions: int) -> list[Line]:
     """Continuous states, in a process of its own so that its peak memory is its own."""
-    command = [sys.executable, str(HERE / "continuous.py"), "--json", "--transitions", str(transitions)]
+    command = [sys.executable, str(HERE / "continuous.py"), "--raw", "--transitions", str(transitions)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True)
     found = json.loads(printed.stdout.splitlines()[-1])
     run, prefix, large = found["long"], found["prefix"], found["large"]

@@ -1,18 +1,21 @@
 """Yes/no costs: trials until a threshold is certified, with σ = 1/2 and by likelihood ratios; and the times.
 
-    python benchmarks/yes_no.py            prints the table of docs/guarantee.md and the times
+    python benchmarks/yes_no.py [--json]   prints the table of docs/guarantee.md
+    python benchmarks/yes_no.py --times    prints how long decisions and studies take
     python benchmarks/yes_no.py --world    prints what docs/worlds.md says of the bottling line
 
 The true risk is τ/4 everywhere; features are uniform on the simplex, and nothing is known of safe costs. The table
-counts trials until the bound of the mean feature is at most τ (δ = 0.01, median of three seeds).
+counts trials until the bound of the mean feature is at most τ (δ = 0.01, median over seeds).
 """
 
 import argparse
+import json
 import time
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
+from results import note, on_all_cores, parsed, show
 
 from tether import Advisor, Problem, SlucbConfig, SlucbQvi, Transition, bottling, synthetic
 from tether.agents.slucb import slucb_rules
@@ -75,18 +78,20 @@ def _problem(dimension: int, tau: float, kind: str) -> Problem:
     )
 
 
-def print_table() -> None:
+def show_table(given: argparse.Namespace) -> None:
     """Trials, σ = 1/2 against likelihood ratio."""
-    print("| d | τ | σ = 1/2 | likelihood ratio | ratio |\n|---|---|---|---|---|")
-    for dimension in (2, 5, 10):
-        for tau in (0.2, 0.1, 0.05, 0.01):
-            medians = []
-            for kind in ("gaussian", "bounded"):
-                found = [trials_needed(dimension, tau, seed, kind) or MOST for seed in range(3)]
-                medians.append(int(np.median(found)))
-            plain, ratio = medians
-            more = "over " if plain == MOST else ""
-            print(f"| {dimension} | {tau:g} | {more}{plain} | {ratio} | {more}{plain / ratio:.1f} |", flush=True)
+    lines = []
+    for dimension, tau in product((2, 5, 10), (0.2, 0.1, 0.05, 0.01)):
+        note(f"d = {dimension}, τ = {tau:g}")
+        if given.quick and tau < 0.1:
+            continue
+        cases = [(dimension, tau, seed, kind) for kind in ("gaussian", "bounded") for seed in range(given.seeds)]
+        found = [trials or MOST for trials in on_all_cores(trials_needed, cases)]
+        plain, ratio = (int(np.median(part)) for part in (found[: given.seeds], found[given.seeds :]))
+        more = "over " if plain == MOST else ""
+        lines.append([f"{dimension}", f"{tau:g}", f"{more}{plain:,}", f"{ratio:,}", f"{more}{plain / ratio:.1f}"])
+    heads = ["d", "τ", "σ = ½", "likelihood ratio", "times fewer"]
+    show(given, f"median of {given.seeds} seeds", table=(heads, lines))
 
 
 def decision_times(dimension: int, rays: int, rounds: int, kind: str, states: int = 3) -> np.ndarray:
@@ -99,7 +104,13 @@ def decision_times(dimension: int, rays: int, rounds: int, kind: str, states: in
     ends = rng.dirichlet(np.full(dimension, 0.5), (states, rays))
     more = {"cost_kind": "bounded"} if kind == "bounded" else {"noise": 0.5}
     problem = Problem.from_rays(
-        phi_0=starts, endpoints=ends, baseline_cost=(starts @ gamma)[None], horizon=1, threshold=0.1, **more
+        phi_0=starts,
+        endpoints=ends,
+        baseline_cost_error=0.0,
+        baseline_cost=(starts @ gamma)[None],
+        horizon=1,
+        threshold=0.1,
+        **more,
     )
     agent, theta, times = SlucbQvi(problem), rng.uniform(0.0, 1.0, dimension), np.zeros(rounds + 1)
     for x in rng.dirichlet(np.ones(dimension), 2000):  # every direction has been seen, and all atoms are in use
@@ -125,7 +136,12 @@ def live_times(dimension: int, rays: int, rounds: int) -> np.ndarray:
     starts[:, 0] += 0.9
     ends, told = rng.dirichlet(np.full(dimension, 0.5), (3, rays)), {"horizon": 1, "threshold": 0.1}
     problem = Problem.from_rays(
-        phi_0=starts, endpoints=ends, baseline_cost=(starts @ gamma)[None], cost_kind="bounded", **told
+        phi_0=starts,
+        endpoints=ends,
+        baseline_cost_error=0.0,
+        baseline_cost=(starts @ gamma)[None],
+        cost_kind="bounded",
+        **told,
     )
     advisor, old = Advisor(problem, mode="live", criteria=Criteria.none()), rng.dirichlet(np.ones(dimension), 2000)
     costs = (rng.random(len(old)) < old @ gamma).astype(float)
@@ -177,29 +193,32 @@ def line_gain(seed: int, kind: str, episodes: int) -> np.ndarray:
     return np.array([earned.mean(), earned[-episodes // 4 :].mean(), broken])
 
 
-def print_world(seeds: int = 10, episodes: int = 2000) -> None:
-    """Means over lines, with their standard errors."""
-    for kind in ("gaussian", "bounded"):
+def print_world(seeds: int, episodes: int) -> None:
+    """Means over lines with their standard errors, as JSON for tools/figures.py."""
+    lines = []
+    for kind, said in (("gaussian", "`noise=0.5`"), ("bounded", '`cost_kind="bounded"`')):
         runs = np.array([line_gain(seed, kind, episodes) for seed in range(seeds)])
         means, errors = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(seeds)
-        print(
-            f"{kind}: {means[0]:.0f} ± {errors[0]:.0f} bottles more per episode, {means[1]:.0f} ± {errors[1]:.0f} in "
-            f"the last quarter; {runs[:, 2].sum():.0f} violations in {seeds} runs of {episodes} episodes",
-            flush=True,
-        )
+        shares = [f"{mean:.0f} ± {error:.0f}" for mean, error in zip(means[:2], errors[:2], strict=True)]
+        lines.append([said, *shares, f"{runs[:, 2].sum():.0f}"])
+    heads = ["what is declared", "bottles more per episode", "in the last quarter", "hours with a chance over τ"]
+    sizes = f"{seeds} lines, {episodes:,} episodes each, ± one standard error"
+    print(json.dumps({"tables": {"table": {"heads": heads, "lines": lines}}, "sizes": sizes}))
 
 
 def main() -> None:
-    """The table, then the times."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times-only", action="store_true")
+    """The table, the times or the world."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", action="store_true")
     parser.add_argument("--world", action="store_true")
-    asked = parser.parse_args()
+    parser.add_argument("--seeds", type=int, default=3)
+    asked = parsed(parser, seeds=1)
     if asked.world:
-        print_world()
+        print_world(*((2, 200) if asked.quick else (10, 2000)))
         return
-    if not asked.times_only:
-        print_table()
+    if not asked.times:
+        show_table(asked)
+        return
     for dimension, rays in ((5, 100), (20, 100)):
         both = {kind: decision_times(dimension, rays, 1000, kind) for kind in ("gaussian", "bounded")}
         for kind, times in both.items():

@@ -38,7 +38,7 @@ exact = []
 result = learn(
     cliff,
     episodes=400,
-    mixtures=True,
+    limit_on="average over draws",
     stationary=True,
     on_step=lambda decision, outcome: exact.append(decision.mean_feature @ WIND),
 )

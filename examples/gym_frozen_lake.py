@@ -37,7 +37,7 @@ exact = []
 result = learn(
     lake,
     episodes=200,
-    mixtures=True,
+    limit_on="average over draws",
     stationary=True,
     on_step=lambda decision, outcome: exact.append(decision.mean_feature[HOLES].sum()),
 )

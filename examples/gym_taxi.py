@@ -52,7 +52,7 @@ fare = Bridge(
 )
 exact = []
 look = lambda decision, outcome: exact.append(decision.mean_feature @ COMPLAINTS)  # noqa: E731
-result = learn(fare, episodes=200, mixtures=True, stationary=True, on_step=look)
+result = learn(fare, episodes=200, limit_on="average over draws", stationary=True, on_step=look)
 print(f"{result.summary()}\nlast 50 episodes: {result.returns[-50:].mean():.1f}")
 print(f"largest true expected complaints of a move: {max(exact):.3f}, threshold {fare.threshold}")
 assert max(exact) <= fare.threshold

@@ -34,7 +34,11 @@ TRIALS = "tests/kernels/test_likelihood.py"
 YES_NO = "tests/agents/test_likelihood.py"
 YES_NO_GATE = "tests/live/test_yes_no.py"
 LISTED = "tests/agents/test_listed.py"
+UNITS = "tests/agents/test_feature_units.py"
 TARGETS = "tests/kernels/test_fault_targets.py"
+ALARMS = "tests/agents/test_alarms.py"
+LEVELS = "tests/check/test_levels.py"
+STANDING = "tests/live/test_standing_alarms.py"
 ORDER = "tests/agents/test_outcome_order.py"
 RELATED = "tests/agents/relatives"
 
@@ -43,6 +47,12 @@ REMEMBERED = f"{TARGETS}::test_a_fact_is_the_safe_cost_of_the_state_and_step_tha
 SAME_PLAN = f"{LEAN}::test_lean_and_tables_make_the_same_plan[explorer certified-star]"
 
 SAFE_SETS = (
+    Fault(
+        "reference: the mean is not conditioned",
+        "tether.reference:safe_set_terms",
+        swap("rows @ estimate - share * (phi_0 @ estimate - tau_s)", "rows @ estimate"),
+        "tests/reference/test_reference.py::test_the_left_side_of_equation_9_by_hand",
+    ),
     Fault(
         "use A_h for A_{h,s}: the mean is not conditioned",
         "bound:known_lengths",
@@ -66,6 +76,30 @@ SAFE_SETS = (
         "choice:choose",
         never("not bound_at(...) <= rules.threshold[j]"),
         f"{CHOICE}::test_a_step_that_one_constraint_refuses_falls_back_with_sound_evidence",
+    ),
+    Fault(
+        "an alarm goes away when the evidence slips back",
+        "bound:fit_cost",
+        never("facts.alarm[stage, j] != 0"),
+        f"{ALARMS}::test_an_alarm_stays_when_the_evidence_slips_back[tables]",
+    ),
+    Fault(
+        "a plan latches nothing",
+        "bound:keep_alarms",
+        becomes("False"),
+        f"{ALARMS}::test_a_compiled_block_of_episodes_latches_as_single_steps_do",
+    ),
+    Fault(
+        "a decision off the plan latches nothing",
+        "agent:LeastSquaresAgent.note_decision",
+        drop("self.keep_alarms(...)"),
+        f"{ALARMS}::test_a_question_latches_nothing_and_a_decision_does",
+    ),
+    Fault(
+        "a tuned radius latches its alarms",
+        "bound:is_proof",
+        becomes("True"),
+        f"{ALARMS}::test_a_tuned_radius_proves_nothing_and_its_alarm_does_not_stay",
     ),
     Fault(
         "NaN counts as safe",
@@ -290,13 +324,13 @@ KNOWN_FACTS = (
     Fault(
         "facts: the radius is not reduced",
         "bound:fit_cost",
-        swap("less * less if rules.reduces_radius else 0.0", "0.0"),
+        swap("less * less if reduces else 0.0", "0.0"),
         f"{FACTS}::test_one_fact_by_hand",
     ),
     Fault(
         "facts: the radius is reduced by m twice",
         "bound:fit_cost",
-        swap("less * less if rules.reduces_radius else 0.0", "2.0 * less * less if rules.reduces_radius else 0.0"),
+        swap("less * less if reduces else 0.0", "2.0 * less * less if reduces else 0.0"),
         f"{FACTS}::test_one_fact_by_hand",
     ),
     Fault(
@@ -413,7 +447,7 @@ KNOWN_FACTS = (
     Fault(
         "error bars: m is not taken off the radius",
         "bound:fit_cost",
-        swap("taken * taken if rules.reduces_radius else 0.0", "0.0"),
+        swap("taken * taken if reduces else 0.0", "0.0"),
         f"{FACTS}::test_an_error_bar_by_hand",
     ),
     Fault(
@@ -536,7 +570,7 @@ LOST = (
     Fault(
         "safe action: its own cost is not tested",
         "monitor:Monitor.observe",
-        swap("if is_baseline:\n    self._look_at_safe_action(sums, x, z, state)", "pass"),
+        drop("self._look_at_safe_action(sums, x, z, state)"),
         "tests/check/test_monitor.py::"
         "test_a_safe_action_over_the_threshold_raises_the_alarm_though_its_cost_was_never_declared",
     ),
@@ -558,6 +592,24 @@ LOST = (
         swap("event.is_baseline", "False"),
         "tests/live/test_advisor.py::"
         "test_an_unsafe_safe_action_trips_the_advisor_and_is_logged_even_after_another_alarm",
+    ),
+    Fault(
+        "the tests do not look at the declared mean of a yes/no safe cost",
+        "monitor:DeclaredMeans.add",
+        swap("0.0 < mean < 1.0", "False"),
+        f"{LEVELS}::test_the_same_test_notices_a_declared_mean_that_is_too_low_or_too_high",
+    ),
+    Fault(
+        "an error bar of a declared mean is not allowed for",
+        "monitor:DeclaredMeans.add",
+        swap("declared[j] + sign * error[j]", "declared[j]"),
+        f"{LEVELS}::test_a_declared_mean_that_is_true_is_accused_no_more_often_than_the_level[0.04-0.04]",
+    ),
+    Fault(
+        "where steps are pooled, the tests do not see the step",
+        "monitor:Alternatives.of",
+        drop("extra[first + step], extra[first + self.steps :] = 1.0, apart"),
+        f"{LEVELS}::test_pooled_steps_that_differ_are_found_and_the_remedy_is_named",
     ),
     Fault(
         "safe action: another alarm hides it",
@@ -600,6 +652,49 @@ LOST = (
         "estimates:drift_bound",
         swap("(sigma * fit_radius(gram, level) + ...) * sqrt(largest)", "0.0 * sigma"),
         "tests/check/test_estimates.py::test_the_bracket_of_the_drift_covers_the_truth[0.0001]",
+    ),
+    Fault(
+        "check: a finite set fails although what can be certified grows",
+        "growth:growth",
+        never("first_new is not None and first_new >= 0"),
+        "tests/check/test_growth.py::test_shared_features_grow_although_no_set_is_star_convex",
+    ),
+    Fault(
+        "check: what was never played counts as known",
+        "growth:reachable",
+        swap("out[:, None] * open_length", "0.0 * open_length"),
+        "tests/check/test_growth.py::test_a_feature_for_each_action_does_not_grow",
+    ),
+    Fault(
+        "check: only what safe play itself teaches is followed",
+        "growth:reachable",
+        swap("np.vstack([safe, logged, ends[joined]])", "np.vstack([safe, logged])"),
+        "tests/check/test_growth.py::test_what_certified_play_reaches_is_followed_further",
+    ),
+    Fault(
+        "summary: drawn actions over the limit by themselves pass as noise",
+        "own_bound:own_bounds",
+        swap("mixture is None or ...", "True"),
+        "tests/gym/test_limit_on.py::test_played_actions_over_the_limit_by_themselves_are_counted_apart_from_noise",
+    ),
+    Fault(
+        "gate: a drawn action by itself is given the bound of the average",
+        "gate:Gate.check",
+        swap("self._by_itself(step, model, known, row)", "tuple(bounds)"),
+        "tests/live/test_randomised.py::test_a_drawn_action_has_its_own_bound_beside_that_of_the_average_and_is_counted"
+        "_if_it_is_over_tau",
+    ),
+    Fault(
+        "check: the safe action is never tried where the learner gets",
+        "check:Probe.act",
+        swap("step < self.turn", "True"),
+        "tests/gym/test_check.py::test_exploring_begins_with_safe_plays_and_ends_each_episode_with_them",
+    ),
+    Fault(
+        "check: what the safe plays contradict is explored all the same",
+        "check:played",
+        swap("attach_monitor(learner, bridge.problem)", "pass"),
+        "tests/gym/test_check.py::test_nothing_but_the_safe_action_is_tried_once_the_declarations_were_contradicted",
     ),
     Fault(
         "check: drift that could not be looked for passes",
@@ -681,6 +776,63 @@ LOST = (
         "replica:Learner._take_batch",
         swap("part.last", "True"),
         "tests/live/test_warm_start.py::test_a_warm_start_takes_effect_as_a_whole",
+    ),
+    Fault(
+        "old data: rows count after a decision that acts",
+        "replica:Learner._take_batch",
+        swap("self.agent.has_acted", "False"),
+        "tests/live/test_warm_start.py::test_rows_that_another_process_wrote_after_a_decision_that_acts_never_count",
+    ),
+    Fault(
+        "old data: the gate counts rows after a decision that acts",
+        "gate:Gate.add_old",
+        never("self.turns.has_acted"),
+        "tests/live/test_warm_start.py::test_a_learner_that_counts_old_rows_too_late_is_stopped_by_the_gate",
+    ),
+    Fault(
+        "old data: an agent takes the second half of a table after decisions",
+        "agent:LeastSquaresAgent.learn",
+        never("t.decision_id is None and self.has_acted"),
+        f"{ORDER}::test_old_data_count_until_something_but_the_safe_action_was_played",
+    ),
+    Fault(
+        "old data: a restored agent has forgotten that it acted",
+        "agent:LeastSquaresAgent.restore",
+        swap("bool(extras.get('has_acted', manifest.decisions > 0))", "False"),
+        f"{ORDER}::test_old_data_count_until_something_but_the_safe_action_was_played",
+    ),
+    Fault(
+        "old data: logs are merged into one that has acted",
+        "warm_start:append_in_time",
+        drop("_check_in_time(store, math.inf)"),
+        f"{LIVE}/test_merge.py::test_nothing_is_merged_into_a_log_that_has_decided_other_than_the_safe_action",
+    ),
+    Fault(
+        "promotion: outcomes count as they come, though nothing was learned from them",
+        "replica:Turns.come",
+        swap("self._due(queue)", "[seen]"),
+        f"{LIVE}/test_policy.py::test_outcomes_that_wait_for_one_decision_are_no_evidence",
+    ),
+    Fault(
+        "promotion: a comparison goes on while learning waits",
+        "replica:Ledger._seen",
+        swap(
+            "self._spend(outcome.cost)",
+            "self._spend(outcome.cost)\nself.uplift.settle(outcome.decision_id, outcome.reward, outcome.cost)",
+        ),
+        f"{LIVE}/test_policy.py::test_a_comparison_waits_for_every_decision_as_the_learner_does",
+    ),
+    Fault(
+        "the gate lets actions pass where an alarm stands",
+        "gate:Gate.check",
+        never("self.alarm[self._stage(step)].any()"),
+        f"{STANDING}::test_the_gate_lets_nothing_pass_where_an_alarm_stands_though_the_learner_forgot_it",
+    ),
+    Fault(
+        "a contradiction that a logged decision has met is not kept",
+        "replica:Learner.apply",
+        drop("self._keep_alarms(event)"),
+        f"{STANDING}::test_a_contradiction_stays_in_the_log_until_an_order_releases_it[False]",
     ),
     Fault(
         "order: the gate does not look at whose turn it is",
@@ -1668,8 +1820,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: outcomes of the mode before count for a promotion",
-        "replica:Ledger._seen",
-        swap("outcome.rests_on >= self.began", "True"),
+        "replica:Ledger._take_effect",
+        swap("seen.rests_on >= self.began", "True"),
         f"{LIVE}/test_policy.py::test_late_outcomes_of_the_mode_before_do_not_count_for_the_next",
     ),
     Fault(
@@ -1694,6 +1846,8 @@ LIVE_USE = (
 
 OPTIONS = "tests/agents/test_options.py"
 GATE_OPTIONS = "tests/live/test_gate_options.py"
+EFFECTS = "tests/problem/test_effects.py"
+DEMANDS = "tests/agents/test_demands.py"
 
 DECLARED = (
     Fault(
@@ -1787,6 +1941,24 @@ DECLARED = (
         f"{RADIUS}::test_noisy_rewards_enlarge_the_remaining_value_radius_by_twice_their_noise",
     ),
     Fault(
+        "the ridge of values is absolute",
+        "agent:LeastSquaresConfig.absolute_ridge",
+        swap("declared * (size * size)", "declared"),
+        f"{UNITS}::test_choices_do_not_depend_on_the_unit_of_features[explorer adaptive]",
+    ),
+    Fault(
+        "the bonus of what was never seen depends on the unit of features",
+        "agent:value_radius",
+        swap("2.0 * horizon * np.sqrt(ridge) / config.size(problem)", "2.0 * horizon * np.sqrt(ridge)"),
+        f"{UNITS}::test_choices_do_not_depend_on_the_unit_of_features[learn]",
+    ),
+    Fault(
+        "a tolerance on atoms is absolute",
+        "kernels.likelihood:add_trial",
+        swap("SAME_FEATURE * trials.norm * trials.norm", "1e-5"),
+        f"{UNITS}::test_choices_do_not_depend_on_the_unit_of_features[yes/no]",
+    ),
+    Fault(
         "the grid is rescaled by every feature",
         "ridge:observe_cost",
         swap("costs.updates[stage] == 0 and norm2 > 0.0", "norm2 > 0.0"),
@@ -1797,6 +1969,36 @@ DECLARED = (
         "agent:LeastSquaresAgent._check_pooled",
         becomes("None"),
         f"{OPTIONS}::test_safe_costs_that_differ_by_step_cannot_be_pooled",
+    ),
+    Fault(
+        "a safe cost that no γ within B can give is accepted",
+        "effects:check_demand",
+        never("over.any()"),
+        f"{EFFECTS}::test_a_safe_cost_that_no_gamma_within_b_can_give_is_refused_where_it_is_first_seen",
+    ),
+    Fault(
+        "B from effects is their largest, not their norm",
+        "effects:norm_of_effects",
+        swap("np.linalg.norm(rows, axis=1)", "rows.max(axis=1)"),
+        f"{EFFECTS}::test_effects_become_their_euclidean_norm",
+    ),
+    Fault(
+        "an alarm names the declared B as the least",
+        "demands:demanded_norm",
+        swap("declared[j] * 2.0**low", "declared[j]"),
+        f"{DEMANDS}::test_safe_costs_that_together_need_a_larger_gamma_name_it_in_the_decision_and_in_a_warning",
+    ),
+    Fault(
+        "an alarm says nothing",
+        "agent:LeastSquaresAgent._why",
+        becomes("self.tripped_by"),
+        f"{DEMANDS}::test_mixtures_name_it_as_well",
+    ),
+    Fault(
+        "estimates: noise counts toward the least B",
+        "estimates:norm_floor",
+        swap("(sigma * sqrt(price) + off) / stiff", "0.0"),
+        "tests/check/test_estimates.py::test_the_floor_of_the_norm_is_under_the_truth",
     ),
 )
 
@@ -2007,6 +2209,18 @@ LIKELIHOOD = (
         "listed:Listed.bound",
         never("not np.linalg.norm(missed) <= SPANS * self._norm"),
         f"{LISTED}::test_any_multipliers_give_a_bound_and_those_that_miss_x_give_none",
+    ),
+    Fault(
+        "listed actions: the last digits of what multipliers miss are dropped",
+        "listed:Program.multipliers",
+        swap("self._coordinates((x - y @ features)[None])", "tidied(self._coordinates((x - y @ features)[None]))"),
+        f"{LISTED}::test_the_list_proves_most_safe_moves_of_the_lake_before_any_outcome",
+    ),
+    Fault(
+        "yes/no gate: the last digits of what multipliers miss are dropped",
+        "yes_no:YesNo.proven",
+        swap("y += phi @ (along_x - phi.T @ y)", "y += weight * (phi @ (inverse @ (along_x - phi.T @ y)))"),
+        f"{YES_NO_GATE}::test_the_gate_lets_pass_most_of_what_the_list_proves_on_the_lake",
     ),
     Fault(
         "listed actions: a negative multiplier takes the upper limit",
@@ -2304,6 +2518,12 @@ DRIFTS = (
 ANSWERED = "tests/check/test_wizard.py::test_what_is_printed_can_be_played_unless_an_obstacle_is_named"
 
 WIZARD = (
+    Fault(
+        "wizard: shows the figures of another column",
+        "wizard:cell",
+        swap("2 + column", "1 + column"),
+        "tests/cli/test_wizard.py::test_json_is_one_object_with_every_answer",
+    ),
     Fault("wizard: drift passes as covered", "wizard:obstacles", swap("not answer.covered", "False"), ANSWERED),
     Fault("wizard: what no agent takes is declared", "wizard:obstacles", swap("option in given", "False"), ANSWERED),
     Fault(
@@ -2314,8 +2534,32 @@ WIZARD = (
     ),
 )
 
+HEADLINES = "tests/studies/test_claims.py"
+
+CLAIMS = (
+    Fault(
+        "the lake's row of yes/no costs has no claim",
+        "studies.figure2:_proves",
+        swap("cell.world_options.get('costs') == 'bounded'", "False"),
+        f"{HEADLINES}::test_a_row_of_yes_no_costs_that_stops_learning_fails_its_claim",
+    ),
+    Fault(
+        "a lake row that learns a sixth has learned",
+        "studies.figure2:_learned",
+        swap("final.low >= ENOUGH", "final.low >= 0.1"),
+        f"{HEADLINES}::test_a_row_of_yes_no_costs_that_stops_learning_fails_its_claim",
+    ),
+    Fault(
+        "any regret keeps pace with the one told γ*",
+        "studies.learning:claims",
+        swap("ratio <= PACE", "True"),
+        f"{HEADLINES}::test_a_default_that_falls_behind_or_breaks_the_constraint_fails_its_claim",
+    ),
+)
+
 ROWS = "tests/agents/relatives/test_bandits.py"
 LEAGUE_TESTS = "tests/studies/test_league.py"
+APART = "test_worlds_that_break_an_assumption_are_neither_averaged_in_nor_filled"
 
 LEAGUE = (
     Fault(
@@ -2377,6 +2621,24 @@ LEAGUE = (
         "league:tuned_scales",
         swap("float(np.maximum(broken(cell) - allowed(cell), 0.0).sum())", "0.0"),
         f"{LEAGUE_TESTS}::test_the_tuned_scale_has_the_fewest_violations_and_then_the_least_regret",
+    ),
+    Fault(
+        "league: a dot is filled where an assumption is broken",
+        "studies.league:bounded",
+        swap("not one['breaks']", "True"),
+        f"{LEAGUE_TESTS}::{APART}",
+    ),
+    Fault(
+        "league: worlds that break an assumption are averaged in",
+        "studies.league:groups",
+        swap("[one for one in rows if not one['breaks']]", "rows"),
+        f"{LEAGUE_TESTS}::{APART}",
+    ),
+    Fault(
+        "league: a rule from memory has no label",
+        "studies.league:_remembered",
+        swap("row_for(method).memory", "''"),
+        f"{LEAGUE_TESTS}::test_rules_from_memory_are_labelled_in_every_table",
     ),
     Fault(
         "league: a promise for an episode is judged without its next states",
@@ -2496,7 +2758,7 @@ MERGED = (
     Fault(
         "merge: sites with other features are taken",
         "live.merge:_check_feature",
-        never("not np.allclose(phi, seen.feature, rtol=1e-9, atol=1e-12)"),
+        never("not np.allclose(phi, seen.feature, rtol=1e-9, atol=1e-12 * problem.feature_norm)"),
         f"{MERGE}::test_sites_with_another_problem_or_other_features_are_refused",
     ),
 )
@@ -2644,11 +2906,17 @@ REAL_WORLDS = (
         swap("true_cost + METER_NOISE * self.np_random.normal(size=2)", "true_cost"),
         "tests/lab/real/test_bolus.py::test_a_meal_costs_what_the_meter_reads_and_the_truth_is_told_apart",
     ),
+    Fault(
+        "real worlds: the first run is drawn",
+        "studies.real:shown_seed",
+        swap("broken[(len(broken) - 1) // 2][1] if broken else min(both)", "min(both)"),
+        f"{REAL}::test_the_run_that_is_drawn_shows_what_the_sentence_says",
+    ),
 )
 
 FAULTS = (
     SAFE_SETS + RADII + PLANS + KNOWN_FACTS + LOST + DECLARED + DRIFTS + LIKELIHOOD + ROUNDING + AGENTS + LAKES
-    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + KEPT + WIZARD + LEAGUE + REAL_WORLDS
+    + LEAN_PLANS + MIXTURES + LIVE_USE + COMPARED + EVALUATED + MERGED + KEPT + WIZARD + CLAIMS + LEAGUE + REAL_WORLDS
 )  # fmt: skip
 
 if __name__ == "__main__":

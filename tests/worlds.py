@@ -29,7 +29,7 @@ def two_arm_problem(*, horizon=2, threshold=0.5, baseline_cost=0.1, finite=False
     actions = FiniteActions(np.array([SAFE, OTHER]), 0) if finite else StarActions(SAFE, OTHER[None])
     count = np.atleast_1d(threshold).size
     told = None if baseline_cost is None else lambda step, state: np.full(count, baseline_cost)
-    settings = {"noise": 0.1, "confidence": 0.01, "states": range(3)}
+    settings = {"noise": 0.1, "confidence": 0.01, "states": range(3), "baseline_cost_error": 0.0}
     return Problem(
         horizon=horizon,
         threshold=threshold,
@@ -45,6 +45,7 @@ def simplex_problem(d=4, *, horizon=1, noise=0.1, constraints=1, confidence=0.01
     middle = np.full((1, d), 1.0 / d)
     settings = {
         "baseline_cost": np.full((horizon, 1, constraints), 0.4),
+        "baseline_cost_error": 0.0,
         "horizon": horizon,
         "threshold": [0.6] * constraints,
         "noise": noise,
@@ -150,6 +151,7 @@ def finite_world(seed, *, states=2, actions=3, dimension=4, horizon=2, constrain
         features=features,
         baseline_action=np.full(states, baseline),
         baseline_cost=np.einsum("sd,hmd->hsm", features[:, baseline], truth["true_gamma"]),
+        baseline_cost_error=0.0,
         horizon=horizon,
         threshold=threshold,
         noise=0.1,
@@ -168,6 +170,7 @@ def star_world(seed, *, states=3, rays=4, dimension=4, horizon=3, constraints=1,
         phi_0=phi_0,
         endpoints=rng.dirichlet(np.full(dimension, 0.5), size=(states, rays)),
         baseline_cost=np.einsum("sd,hmd->hsm", phi_0, truth["true_gamma"]),
+        baseline_cost_error=0.0,
         horizon=horizon,
         threshold=threshold,
         noise=0.1,
@@ -254,6 +257,7 @@ def finite_problem(seed=0, *, horizon=1, states=3, actions=6, dimension=3, const
         features=features,
         baseline_action=safe,
         baseline_cost=(costs if constraints > 1 else costs[..., 0]) if known else None,
+        baseline_cost_error=0.0,
         horizon=horizon,
         threshold=tuple(costs.max(axis=(0, 1)) + 0.1),
         noise=(0.02,) * constraints,
@@ -281,6 +285,7 @@ def two_constraints(*, finite=False, known_costs=True, same_stages=False):
     ends = rng.dirichlet(np.ones(d), size=(states, rays))
     told = {
         "baseline_cost": np.einsum("hmd,sd->hsm", gamma, phi_0) if known_costs else None,
+        "baseline_cost_error": 0.0,
         "horizon": horizon,
         "threshold": (0.55, 0.5),
         "noise": (0.02, 0.05),
@@ -315,6 +320,7 @@ def many_actions():
         features=features,
         baseline_action=safe,
         baseline_cost=np.einsum("hmd,sd->hsm", gamma, features[np.arange(states), safe]),
+        baseline_cost_error=0.0,
         horizon=horizon,
         threshold=0.5,
         noise=0.1,

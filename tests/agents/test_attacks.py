@@ -60,6 +60,7 @@ def test_conditioning_on_all_listed_states_is_sound_in_states_that_are_not_liste
         noise=0.05,
         dimension=3,
         actions=lambda s: stars[s],
+        baseline_cost_error=0.0,
         baseline_cost=lambda h, s: float(starts[s] @ gamma),
         states=[0],
         gamma_norm=1.2,
@@ -95,6 +96,7 @@ def test_facts_that_almost_coincide_are_not_trusted_beyond_their_digits():
         problem = Problem.from_rays(
             phi_0=starts,
             endpoints=np.tile([[0.0, 1.0], [1.0, 0.0]], (2, 1, 1)),
+            baseline_cost_error=0.0,
             baseline_cost=costs[None],
             horizon=1,
             threshold=0.5,
@@ -119,6 +121,7 @@ def test_rays_that_end_at_or_beside_the_safe_feature_are_harmless(explorer, cond
     problem = Problem.from_rays(
         phi_0=f[None],
         endpoints=ends[None],
+        baseline_cost_error=0.0,
         baseline_cost=[[float(f @ gamma)]],
         horizon=1,
         threshold=0.5,
@@ -159,7 +162,13 @@ def test_a_false_declaration_raises_the_alarm_and_falls_back_to_the_safe_action(
     """The safe action is declared to cost 0.1 and costs 0.4: the data say so, and nothing else is played."""
     gamma = np.array([0.4, 0.9])
     problem = Problem.from_rays(
-        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.01
+        phi_0=[[1.0, 0.0]],
+        endpoints=[[[0.0, 1.0]]],
+        baseline_cost_error=0.0,
+        baseline_cost=[[0.1]],
+        horizon=1,
+        threshold=0.5,
+        noise=0.01,
     )
     agent, rng = SlucbQvi(problem), np.random.default_rng(4)
     agent.register([0])
@@ -206,6 +215,7 @@ def test_an_action_with_the_safe_feature_under_another_name_is_as_safe_as_the_sa
         noise=0.1,
         dimension=2,
         actions=lambda s: FiniteActions(rows, 0),
+        baseline_cost_error=0.0,
         baseline_cost=lambda h, s: 0.2,
     )
     agent = SlucbQvi(problem)

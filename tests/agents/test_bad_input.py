@@ -275,7 +275,11 @@ WORLDS = {
     "negative probability": (
         lambda: world(
             problem=Problem.from_rays(
-                phi_0=[[0.5, 0.5]] * 2, endpoints=[[[1.0, 0.0]]] * 2, baseline_cost=[[0.2, 0.2]], **TOLD
+                phi_0=[[0.5, 0.5]] * 2,
+                endpoints=[[[1.0, 0.0]]] * 2,
+                baseline_cost_error=0.0,
+                baseline_cost=[[0.2, 0.2]],
+                **TOLD,
             ),
             true_mu=np.array([[[1.5, -0.5], [0.5, 0.5]]]),
             initial=np.array([0.5, 0.5]),
@@ -395,7 +399,11 @@ def test_a_radius_of_any_number_type_is_a_tuned_radius(radius):
 def test_known_costs_that_contradict_each_other_are_refused():
     """Two states with the same safe feature and different safe costs: no γ* explains both."""
     problem = Problem.from_rays(
-        phi_0=[[0.5, 0.5]] * 2, endpoints=[[[1.0, 0.0]]] * 2, baseline_cost=[[0.1, 0.3]], **TOLD
+        phi_0=[[0.5, 0.5]] * 2,
+        endpoints=[[[1.0, 0.0]]] * 2,
+        baseline_cost_error=0.0,
+        baseline_cost=[[0.1, 0.3]],
+        **TOLD,
     )
     with pytest.raises(AssumptionError, match=r"Assumption 1.*0\.2.*condition_on='state'"):
         SlucbQvi(problem, SlucbConfig(condition_on="all"))
@@ -404,7 +412,9 @@ def test_known_costs_that_contradict_each_other_are_refused():
 
 def test_known_costs_that_need_a_longer_gamma_than_declared_are_refused():
     """c(e_0)/10 = 0.3 means γ_0 = 3 > B = √2."""
-    problem = Problem.from_rays(phi_0=[[0.1, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[0.3]], **TOLD)
+    problem = Problem.from_rays(
+        phi_0=[[0.1, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost_error=0.0, baseline_cost=[[0.3]], **TOLD
+    )
     with pytest.raises(AssumptionError, match=r"Assumption 4.*gamma_norm"):
         SlucbQvi(problem, SlucbConfig(condition_on="all"))
 
@@ -448,6 +458,7 @@ def problem_with_bad_states(*, known_costs=True):
         noise=good.problem.noise,
         dimension=good.problem.dimension,
         actions=actions,
+        baseline_cost_error=0.0,
         baseline_cost=cost if known_costs else None,
         gamma_norm=good.problem.gamma_norm,
     )
@@ -551,13 +562,14 @@ def _twins(rules, age):
 
 
 def _later_life(world, agent, outcomes=()):
-    """The open outcome, then logged data, then questions without a new plan, then whole episodes."""
+    """The open outcome, then what another played, then questions without a new plan, then whole episodes."""
     rng = np.random.default_rng(62)
     for outcome in outcomes:
         agent.observe(outcome)
-    for _ in range(5):
+    for n in range(5):
         x = world.endpoints[1, rng.integers(6)]
-        agent.observe(Transition(0, 1, x, rng.random(), float(world.true_gamma[0, 0] @ x), 3))
+        agent.expect(f"another {n}", 0, x)
+        agent.observe(Transition(0, 1, x, rng.random(), float(world.true_gamma[0, 0] @ x), 3, f"another {n}"))
     decisions = [agent.act(step, state) for step in range(3) for state in range(4)]
     return [essence(d) for d in decisions + play(world, agent, Streams.from_seed(63), 6)]
 
@@ -622,7 +634,7 @@ def test_an_outcome_of_a_bad_state_is_refused_without_a_trace_while_safe_costs_a
     state, error, words = BAD_STATES[name]
     world, agents, outcomes = _twins("appendix", "experienced")
     before = snapshot(agents[0])
-    logged = Transition(1, state, world.phi_0[2], 0.5, 0.2, Bad("never seen before"))
+    logged = replace(outcomes[0], state=state, next_state=Bad("never seen before"))
     with pytest.raises(Exception) as refused:
         agents[0].observe(logged)
     check_refusal(refused, error, words)
@@ -689,6 +701,7 @@ def test_a_key_that_is_not_hashable_is_refused_by_name():
         noise=0.1,
         dimension=3,
         actions=world.problem.actions,
+        baseline_cost_error=0.0,
         baseline_cost=world.problem.baseline_cost,
         key=lambda state: [state],
     )

@@ -39,7 +39,14 @@ REFUSED = {
 def problem_of(options, is_star=True, knows=True):
     gamma = GAMMA if "cost_kind" in options and options["cost_kind"] != "bounded" else GAMMA[:1]
     costs = np.tile(SAFE @ gamma.T, (2, 1, 1)) if knows else None
-    told = {"horizon": 2, "threshold": (0.3, 0.35)[: len(gamma)], "noise": NOISE, "baseline_cost": costs, **options}
+    told = {
+        "horizon": 2,
+        "threshold": (0.3, 0.35)[: len(gamma)],
+        "noise": NOISE,
+        "baseline_cost_error": 0.0,
+        "baseline_cost": costs,
+        **options,
+    }
     if is_star:
         return gamma, Problem.from_rays(phi_0=SAFE, endpoints=ENDS, **told)
     return gamma, Problem.from_table(features=np.hstack([SAFE[:, None], ENDS]), baseline_action=[0, 0], **told)

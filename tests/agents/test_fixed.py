@@ -69,7 +69,8 @@ def test_the_penalised_baseline_keeps_the_contract_of_agents(tmp_path):
 def test_lsvi_ucb_knows_where_trajectories_end(told):
     """State 1 ends: nothing is decided there, and it is worth its final reward at each of the steps that remain."""
     problem = Problem.from_rays(
-        phi_0=[[0.5, 0.5]] * 2, endpoints=[[[1.0, 0.0]]] * 2, baseline_cost=np.full((3, 2), 0.1), horizon=3,
+        phi_0=[[0.5, 0.5]] * 2, endpoints=[[[1.0, 0.0]]] * 2,
+        baseline_cost_error=0.0, baseline_cost=np.full((3, 2), 0.1), horizon=3,
         threshold=0.5, noise=0.1, final_reward=lambda state: 0.25 if state == 1 else None,
     )  # fmt: skip
     agent = LsviUcb(problem, true_gamma=np.full((3, 2), 0.1) if told else None)

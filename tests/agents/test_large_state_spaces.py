@@ -35,6 +35,7 @@ def problem_of(number_of, asked=None, **changes):
         "noise": 0.05,
         "dimension": D,
         "actions": actions,
+        "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: float(star_of(number_of(state)).phi_0 @ GAMMA),
         "gamma_norm": 1.5,
     }

@@ -62,6 +62,7 @@ def plane(d=6, rays=8, horizon=3, *, point_of=np.asarray, **changes):
         "noise": NOISE,
         "dimension": d,
         "actions": lambda state: star_at(point_of(state), d, rays),
+        "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: float(gamma @ star_at(point_of(state), d, rays).phi_0),
     }
     return Problem(**{**told, **changes})

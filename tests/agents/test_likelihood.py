@@ -199,7 +199,13 @@ def test_a_mixture_is_scaled_back_until_it_is_certified(kind):
 
     A plan over a list keeps to what the list proves; a plan over rays does not, so it is cut.
     """
-    told = {"baseline_cost": [[0.1]], "horizon": 1, "threshold": 0.5, "cost_kind": "bounded"}
+    told = {
+        "baseline_cost_error": 0.0,
+        "baseline_cost": [[0.1]],
+        "horizon": 1,
+        "threshold": 0.5,
+        "cost_kind": "bounded",
+    }
     if kind == "table":
         features = np.array([[[1.0, 0.0], [0.0, 1.0]]])
         problem = Problem.from_table(features=features, baseline_action=np.array([0]), **told)
@@ -256,7 +262,8 @@ def test_a_ray_that_a_bounded_cost_cuts_short_begins_two_misfits_over_the_safe_c
     """
     ends, gamma = np.array([[[0.0, 1.0]]]), np.array([[0.05, 0.9], [0.44, 0.1]])
     problem = Problem.from_rays(
-        phi_0=[[1.0, 0.0]], endpoints=ends, baseline_cost=[[[0.05, 0.42]]], horizon=1, threshold=(0.06, 0.45),
+        phi_0=[[1.0, 0.0]], endpoints=ends,
+        baseline_cost_error=0.0, baseline_cost=[[[0.05, 0.42]]], horizon=1, threshold=(0.06, 0.45),
         noise=(None, 0.002), cost_kind=("bounded", "gaussian"), misfit=(0.0, 0.02), gamma_norm=(0.08, 0.7),
     )  # fmt: skip
     for end_of_yes_no, plays in ((0.9, False), (0.05, True)):
@@ -271,7 +278,8 @@ def test_a_ray_that_a_bounded_cost_cuts_short_begins_two_misfits_over_the_safe_c
 
 def test_what_is_planned_and_cut_short_begins_two_misfits_over_the_safe_cost():
     problem = Problem.from_rays(
-        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[[0.05, 0.42]]], horizon=1, threshold=(0.06, 0.5),
+        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost_error=0.0,
+        baseline_cost=[[[0.05, 0.42]]], horizon=1, threshold=(0.06, 0.5),
         noise=(None, 0.002), cost_kind=("bounded", "gaussian"), misfit=(0.0, 0.02), gamma_norm=(0.08, 0.7),
     )  # fmt: skip
     agent, cut = SlucbQvi(problem, SlucbConfig(cost_ridge=100.0)), 0

@@ -115,6 +115,7 @@ def test_safe_costs_that_differ_by_step_cannot_be_pooled(unit):
         "threshold": 0.5 * unit,
         "noise": 0.1 * unit,
         "horizon": 2,
+        "baseline_cost_error": 0.0,
         "baseline_cost": [[0.1 * unit], [0.2 * unit]],
     }
     arms = {"phi_0": [[1.0, 0.0]], "endpoints": [[[0.0, 1.0]]]}
@@ -123,7 +124,7 @@ def test_safe_costs_that_differ_by_step_cannot_be_pooled(unit):
         with pytest.raises(AssumptionError, match="do not depend on the step"):
             ask()
     SlucbQvi(Problem.from_rays(**arms, **problem), SlucbConfig()).act(0, 0)
-    rough = Problem.from_rays(**arms, **problem, baseline_cost_error=0.05 * unit)
+    rough = Problem.from_rays(**arms, **{**problem, "baseline_cost_error": 0.05 * unit})
     SlucbQvi(rough, SlucbConfig(pooled=True)).act(0, 0)
 
 
@@ -131,10 +132,10 @@ def test_the_origin_must_be_declared_to_cost_nothing():
     arms = {"phi_0": [[0.0, 0.0]], "endpoints": [[[0.0, 1.0]]], "threshold": 0.5, "noise": 0.1, "horizon": 1}
     for cost in (0.1, None):
         with pytest.raises(AssumptionError, match="zero"):
-            Problem.from_rays(**arms, baseline_cost=None if cost is None else [[cost]])
+            Problem.from_rays(**arms, baseline_cost_error=0.0, baseline_cost=None if cost is None else [[cost]])
     Problem.from_rays(**arms, baseline_cost=[[0.01]], baseline_cost_error=0.02)
     for config in (SlucbConfig(), SlucbConfig(condition_on="all"), SlucbConfig(explorer="paper", cost_radius=1.0)):
-        agent = SlucbQvi(Problem.from_rays(**arms, baseline_cost=[[0.0]]), config)
+        agent = SlucbQvi(Problem.from_rays(**arms, baseline_cost_error=0.0, baseline_cost=[[0.0]]), config)
         for _ in range(50):
             agent.plan()
             decision = agent.act(0, 0)

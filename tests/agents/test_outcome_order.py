@@ -138,6 +138,23 @@ def test_waiting_outcomes_are_saved_and_restored(tmp_path):
     assert essence((again.lost, again.act(0, 0))) == essence((agent.lost, agent.act(0, 0)))
 
 
+def test_old_data_count_until_something_but_the_safe_action_was_played(tmp_path):
+    """A table in two pieces: after the safe action alone the second counts, too; after any other action it is refused,
+    also by an agent that was restored, and nothing changes."""
+    agent, streams = SlucbQvi(WORLD.problem), Streams.from_seed(4)
+    row = replace(WORLD.step(agent.peek(0, 0), streams), decision_id=None)
+    agent.expect("a_0", 0, WORLD.problem.look_up(0).actions.phi_0, is_baseline=True)
+    agent.observe(row)
+    assert agent.data_version == 1 and not agent.has_acted
+    while agent.act(0, 0).is_baseline:
+        agent.plan()
+    agent.save(tmp_path / "acted")
+    for each in (agent, SlucbQvi.restore(tmp_path / "acted", WORLD.problem)):
+        with pytest.raises(InputError, match="names no decision, and other actions than the safe one"):
+            each.observe(row)
+        assert each.data_version == 1
+
+
 def test_many_waiting_outcomes_are_worth_a_warning():
     agent, streams = SlucbQvi(WORLD.problem), Streams.from_seed(4)
     forgotten = agent.act(0, 0)

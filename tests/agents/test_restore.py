@@ -111,6 +111,7 @@ def _problem_over(make, **changes):
         noise=world.problem.noise,
         dimension=world.problem.dimension,
         actions=lambda s: world.problem.actions(index_of[plain.key_of(s)]),
+        baseline_cost_error=0.0,
         baseline_cost=lambda h, s: world.problem.baseline_cost(h, index_of[plain.key_of(s)]),
         gamma_norm=world.problem.gamma_norm,
         **changes,
@@ -208,6 +209,7 @@ def _one_set_for_all(**changes):
         "noise": 0.02,
         "dimension": 3,
         "actions": lambda state: plain.actions(0),
+        "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: plain.baseline_cost(step, 0),
     }
     return Problem(**{**told, **changes})

@@ -256,6 +256,7 @@ def ending_problem():
     return Problem.from_table(
         features=[[[0.5, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]],
         baseline_action=[0, 0],
+        baseline_cost_error=0.0,
         baseline_cost=[[0.1, 0.1], [0.1, 0.1]],
         horizon=2,
         threshold=0.5,

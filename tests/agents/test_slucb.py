@@ -20,8 +20,8 @@ def warmed(agent, costs, *, step=0, state=0, feature=SAFE):
     """Let the agent act and see these costs of one action."""
     for z in costs:
         agent.plan()
-        agent.act(step, state)
-        agent.observe(Transition(step, state, feature, 0.0, float(z), state))
+        made = agent.act(step, state)
+        agent.observe(Transition(step, state, feature, 0.0, float(z), state, made.id))
     agent.plan()
 
 

@@ -314,6 +314,7 @@ def _problem(**changes):
     told = {
         "phi_0": WORLD.phi_0,
         "endpoints": WORLD.endpoints,
+        "baseline_cost_error": 0.0,
         "baseline_cost": costs,
         "horizon": 3,
         "threshold": WORLD.problem.threshold,
@@ -363,6 +364,7 @@ def _named(star, cost):
         noise=0.1,
         dimension=3,
         actions=lambda s: star if s == "b" else WORLD.problem.actions(0),
+        baseline_cost_error=0.0,
         baseline_cost=lambda h, s: cost if s == "b" else 0.2,
         states=["a", "b"],
     )
@@ -382,7 +384,7 @@ def test_listed_states_with_names_are_compared_too(tmp_path):
 def test_a_state_saved_with_isolated_actions_is_not_restored_onto_a_star(tmp_path):
     """Same features, but nothing between them could be played when the state was saved, and now it could."""
     rows = np.array([[0.5, 0.5], [1.0, 0.0]])
-    told = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "baseline_cost": [[0.2]]}
+    told = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "baseline_cost_error": 0.0, "baseline_cost": [[0.2]]}
     finite = Problem.from_table(features=rows[None], baseline_action=[0], **told)
     star = Problem.from_rays(phi_0=rows[:1], endpoints=rows[None], **told)
     agent = SlucbQvi(finite)

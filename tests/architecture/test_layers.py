@@ -12,7 +12,7 @@ from planting import parsed
 
 PACKAGE = Path(tether.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-LEARNER, TRUTH = {"kernels", "agents", "features", "check", "gym", "live", "service"}, {"worlds"}
+LEARNER, TRUTH = {"kernels", "agents", "reference", "features", "check", "gym", "live", "service"}, {"worlds"}
 SEES_BOTH = {"lab", "cli"}
 """Only these may know both what the learner is told and what it must find out."""
 
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "worlds": {"compiled", "problem", "records", "errors"},
     "kernels": {"compiled", "problem", "records", "errors"},
     "agents": {"compiled", "kernels", "check", "problem", "records", "errors", "files", "version"},
+    "reference": {"agents", "problem", "records", "errors"},
     "features": {"problem", "records", "errors"},
     "check": {"kernels", "problem", "records", "errors"},
     "gym": {"agents", "check", "features", "problem", "records", "errors"},

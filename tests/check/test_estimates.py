@@ -1,12 +1,13 @@
 """Estimates from logs: brackets of ε and ρ that cover the truth, and what is said where there are none."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from check.test_levels import allowed
-from tether import Transition
+from tether import Problem, StarActions, Transition
 from tether.check.estimates import (
     DRIFT,
     FAMILY,
@@ -18,6 +19,7 @@ from tether.check.estimates import (
     estimates,
     fit_radius,
     misfit_bound,
+    norm_floor,
 )
 from tether.check.logs import as_log
 from worlds import simplex_problem
@@ -187,7 +189,7 @@ def test_the_norm_is_suggested_and_the_default_is_called_a_guess():
     guess = simplex_problem().check(log_of(x, z))[NORM]
     assert "B = √d is the paper's default, a guess" in guess.evidence and "‖γ*‖ <= " in guess.evidence
     small = simplex_problem(gamma_norm=0.1).check(log_of(x, z))[NORM]
-    assert small.verdict == "cannot be known" and "declare gamma_norm=" in small.way_out and "√d" not in small.evidence
+    assert small.verdict == "fails" and "at least gamma_norm=" in small.way_out and "√d" not in small.evidence
     one = simplex_problem().check([Transition(0, 0, np.full(4, 0.25), 0.5, 0.4)] * 50)[NORM]
     assert one.verdict == "cannot be known" and "leaves directions of γ open" in one.evidence
 
@@ -289,3 +291,67 @@ def test_drift_per_second_needs_times_and_uses_them():
     slower = simplex_problem(drift=1e-4 / 60.0, drift_per="second")
     found = {one.name: one for one in estimates(slower, as_log(slower, stamped), 0.01, False)}[DRIFT]
     assert found.verdict == "fails" and "per second" in found.evidence
+
+
+def test_a_norm_that_the_log_contradicts_fails_and_data_are_said_to_give_a_floor():
+    """γ* = (200, 200), of length 283, where the second direction was never played: nearly 200 is demanded."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.random(500), np.zeros(500)])
+    log = [Transition(0, 0, row, 0.5, float(200.0 * row[0] + 0.5 * rng.standard_normal())) for row in x]
+    problem = Problem(
+        horizon=1,
+        threshold=250.0,
+        noise=0.5,
+        dimension=2,
+        actions=lambda state: StarActions([0.5, 0.0], [[0.5, 0.5]]),
+        baseline_cost=None,
+        states=range(1),
+    )
+    small = problem.check(log)[NORM]
+    assert small.verdict == "fails" and "data cannot bound it from above" in small.way_out
+    assert "feature_effects=[…]" in small.way_out and "at least gamma_norm=" in small.way_out
+    assert 150.0 < float(re.search("at least gamma_norm=([0-9.]+);", small.way_out).group(1)) <= 200.0
+    told = replace(problem, gamma_norm=(), feature_effects=[210.0, 210.0]).check(log)[NORM]
+    assert told.verdict == "cannot be known" and "√d" not in told.evidence
+
+
+def test_noise_in_directions_that_were_hardly_played_does_not_become_a_norm():
+    """A live log near the safe action: the second direction varies by 10⁻⁴, and σ = 0.5 there looks like 10⁴."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([rng.random(400), 1e-4 * rng.random(400)])
+    z = x @ np.array([3.0, 4.0]) + 0.5 * rng.standard_normal(400)
+    found = simplex_log_norm(x, z)
+    assert found.verdict == "cannot be known" and "hardly explores some directions" in found.evidence
+    assert "‖γ*‖ <=" not in found.evidence and "data cannot bound it from above" in found.way_out
+    floor = float(re.search("at least gamma_norm=([0-9.]+);", found.way_out).group(1))
+    assert 1.0 < floor <= 5.0
+
+
+def simplex_log_norm(x, z):
+    problem = Problem(
+        horizon=1,
+        threshold=4.0,
+        noise=0.5,
+        dimension=2,
+        actions=lambda state: StarActions([0.5, 0.0], [[0.5, 0.5]]),
+        baseline_cost=None,
+        states=range(1),
+        gamma_norm=5.0,
+    )
+    return problem.check([Transition(0, 0, row, 0.5, float(cost)) for row, cost in zip(x, z, strict=True)])[NORM]
+
+
+def test_the_floor_of_the_norm_is_under_the_truth():
+    """Features follow the last noise; the level is 5 % in each of 100 logs."""
+    level, runs, wrong, found = 0.05, 100, 0, []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        gamma, last, rows, costs = rng.standard_normal(3), 0.0, [], []
+        for _ in range(150):
+            rows.append(rng.standard_normal(3) * [1.0, 0.5, 0.3] * (0.5 if last > 0.0 else 1.0))
+            last = rng.standard_normal()
+            costs.append(rows[-1] @ gamma + last)
+        found.append(norm_floor(np.array(rows), np.array(costs), 1.0, 0.0, level) / np.linalg.norm(gamma))
+        wrong += found[-1] > 1.0
+    assert wrong <= allowed(runs, level)
+    assert np.median(found) > 0.2  # and it says something

@@ -4,14 +4,21 @@ The level is tested by an exact binomial bound: if the claimed probability of a 
 by chance in fewer than one of a million runs. A companion named "…notices…" breaks the assumption: the rate rises.
 """
 
+import sys
+from itertools import product
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from check.measure import TWINS
-from check.measure import run as play
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "benchmarks"))
+
+from monitor_delay import TWINS
+from monitor_delay import run as play
+
 from tether import Problem
-from tether.check.monitor import Monitor, SafePlays
+from tether.check.monitor import DeclaredMeans, Monitor, SafePlays
 
 FALSE_ALARM = 1e-6
 
@@ -105,3 +112,65 @@ def test_a_safe_action_at_the_threshold_is_accused_no_more_often_than_the_level(
 
 def test_the_same_test_notices_a_safe_action_over_the_threshold():
     assert unsafe_runs(range(40), 0.5, 0.01) == 40
+
+
+def misdeclared_runs(seeds, off, level, *, error=0.0, count=300):
+    """Runs in which the mean of a_0's yes/no cost is found to be another than declared: by `off` larger. What is
+    declared follows the last outcome; every third outcome is a fraction, with the same mean."""
+    found = 0
+    for seed in seeds:
+        rng, told, last = np.random.default_rng([seed, 7]), DeclaredMeans.none(1), 0.0
+        for n in range(1, count + 1):
+            declared = 0.05 + 0.3 * last + 0.1 * float(rng.random())
+            mean = declared + off
+            last = float(rng.random() < mean) if n % 3 else mean * float(rng.choice([0.5, 1.5]))
+            told.add(np.array([last]), np.array([declared]), np.array([error]), np.array([True]))
+            if told.evidence()[0] >= -np.log(level):
+                found += 1
+                break
+    return found
+
+
+@pytest.mark.parametrize(("off", "error"), [(0.0, 0.0), (0.04, 0.04), (-0.04, 0.04)])
+def test_a_declared_mean_that_is_true_is_accused_no_more_often_than_the_level(off, error):
+    """n = 150 runs, seeds 0..149, level 0.1, looked at after each of 200 outcomes."""
+    assert misdeclared_runs(range(150), off, 0.1, error=error, count=200) <= allowed(150, 0.1)
+
+
+def test_the_same_test_notices_a_declared_mean_that_is_too_low_or_too_high():
+    assert misdeclared_runs(range(20), 0.1, 0.01, count=400) >= 19
+    assert misdeclared_runs(range(20), -0.05, 0.01, count=800) >= 19
+
+
+def pooled_alarms(seeds, apart, *, level, episodes):
+    """The monitors that raise an alarm where three steps are pooled whose γ* differ by `apart` along one axis."""
+    problem = Problem.from_rays(
+        phi_0=np.full((1, 3), 1 / 3), endpoints=np.eye(3)[None], baseline_cost=None, horizon=3, threshold=9.0,
+        noise=0.2, gamma_norm=3.0,
+    )  # fmt: skip
+    found = []
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 8])
+        monitor, gamma, last = Monitor(problem, level=level, pooled=True), rng.uniform(0.0, 1.0, 3), 0.0
+        for _, step in product(range(episodes), range(3)):
+            x, noise = rng.dirichlet([1.0, 1.0, 1.0 + 4.0 * (last > 0.0)]), 0.2 * rng.standard_normal()
+            last = noise
+            mean = gamma @ x + apart * (step - 1) * (x[0] - x[1])
+            monitor.observe(step, x, np.array([mean + noise]), 0.0, int(rng.integers(4)))
+            if monitor.alarm:
+                found.append(monitor)
+                break
+    return found
+
+
+@pytest.mark.slow
+def test_steps_that_are_alike_are_accused_no_more_often_than_the_level():
+    """n = 100 runs, seeds 0..99, level 0.3, looked at throughout 300 outcomes."""
+    assert len(pooled_alarms(range(100), 0.0, level=0.3, episodes=100)) <= allowed(100, 0.3)
+
+
+def test_pooled_steps_that_differ_are_found_and_the_remedy_is_named():
+    found = pooled_alarms(range(6), 0.3, level=0.01, episodes=400)
+    assert len(found) == 6
+    assert all("pooled=False" in monitor.alarm.message for monitor in found)
+    assert sum(monitor.alarm.message.startswith("the costs also depend on the step") for monitor in found) >= 5

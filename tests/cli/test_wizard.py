@@ -9,10 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tether import learn
-from tether.check.wizard import QUESTIONS
+from tether.check.wizard import QUESTIONS, cell
 from tether.cli import app, check
 
-PAPER, DRIFT, CLASH, YES_NO = "11111111", "11111141", "31111112", "12121111"
+WORST_CASE = '10 % of costs lost, `lost="worst-case"`'
+PAPER, DRIFT, CLASH, YES_NO = "1111111111", "1111111411", "3111111131", "1212111111"
+NO_NORM = "1111311111"
 
 
 def wizard(numbers, *arguments, code):
@@ -23,12 +25,18 @@ def wizard(numbers, *arguments, code):
 
 
 def test_the_problem_is_on_standard_output_and_the_questions_are_not():
-    found = wizard("21421311", code=0)
-    for option in ('lost="worst-case"', "misfit=0.01", 'limit="realised"', "noise_scales=True"):
+    found = wizard("2142213111", code=0)
+    for option in (
+        'lost="worst-case"',
+        "misfit=0.01",
+        "feature_effects=[2.0, 0.5]",
+        'limit="realised"',
+        "noise_scales=True",
+    ):
         assert f"    {option},\n" in found.stdout
     assert "reward_noise" not in found.stdout
     assert (
-        "regret 20.43 times" in found.stdout
+        f"regret {cell(WORST_CASE, 1)[0]} times" in " ".join(found.stdout.split())
         and "certified share" in found.stdout
         and "to drop it  features that follow" in found.stdout
     )
@@ -47,6 +55,7 @@ def test_every_option_that_is_printed_is_one_of_learn():
     ("numbers", "words"),
     [
         (DRIFT, 'no option covers the answer "yes, in jumps or at an unknown rate"'),
+        (NO_NORM, 'no option covers the answer "I cannot say"'),
         (CLASH, "RslucbQvi refuses baseline_cost=None"),
         (YES_NO, 'cost_kind="bounded" refuses misfit'),
     ],
@@ -67,11 +76,11 @@ def test_json_is_one_object_with_every_answer():
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ("111", "question 4 of 8: the answers ended"),
-        ("", "question 1 of 8: the answers ended"),
-        (["1", "5", *PAPER], "question 2 of 8: '5' is none of 1, 2"),
-        (["1", "", *PAPER], "question 2 of 8: '' is none of"),
-        (["yes", *PAPER], "question 1 of 8: 'yes' is none of"),
+        ("111", "question 4 of 10: the answers ended"),
+        ("", "question 1 of 10: the answers ended"),
+        (["1", "5", *PAPER], "question 2 of 10: '5' is none of 1, 2"),
+        (["1", "", *PAPER], "question 2 of 10: '' is none of"),
+        (["yes", *PAPER], "question 1 of 10: 'yes' is none of"),
     ],
 )
 def test_a_pipe_with_a_wrong_answer_exits_with_2_and_declares_nothing(numbers, words):

@@ -136,6 +136,7 @@ def test_a_safe_cost_that_contradicts_the_data_raises_the_alarm_and_plays_safe(s
         noise=0.1,
         dimension=2,
         actions=lambda state: StarActions(f, ends),
+        baseline_cost_error=0.0,
         baseline_cost=lambda step, state: 0.1,
         states=range(1),
     )
@@ -196,12 +197,13 @@ def test_asking_never_changes_what_is_answered_later(seed, replan):
     world = uneven_world(seed, states=30, rays=4)
     quiet, asked = (SlucbQvi(world.problem, SlucbConfig(replan=replan)) for _ in range(2))
     streams = Streams.from_seed(5)
-    for decision, transition in play(world, quiet, streams, 25):
+    for n, (decision, transition) in enumerate(play(world, quiet, streams, 25)):
         if decision.step == 0:
             asked.plan()
-        asked.observe(replace(transition, decision_id=None))
+        asked.expect(f"of the quiet one {n}", decision.step, decision.feature)
+        asked.observe(replace(transition, decision_id=f"of the quiet one {n}"))
         for state in range(0, 30, 3):
-            asked.act(decision.step, state)
+            asked.withdraw(asked.act(decision.step, state).id)
     quiet.plan()
     asked.plan()
     np.testing.assert_array_equal(quiet.current.radius, asked.current.radius)

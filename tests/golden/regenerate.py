@@ -38,6 +38,7 @@ def finite_run():
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
+        baseline_cost_error=0.0,
         baseline_cost=np.einsum("hmd,sd->hsm", gamma, features[np.arange(states), safe]),
         horizon=horizon,
         threshold=(0.55, 0.6),

@@ -348,7 +348,7 @@ def test_an_agent_that_is_given_an_environment_asks_for_a_problem(agent):
 
 def test_mixtures_need_the_cost_of_the_safe_action():
     with pytest.raises(InputError, match="they need that action's cost: declare baseline_cost"):
-        run(Shop(), mixtures=True, **changed(SHOP, baseline_cost=None))
+        run(Shop(), limit_on="average over draws", **changed(SHOP, baseline_cost=None))
 
 
 def test_settings_that_are_unknown_or_given_twice_are_refused():
@@ -381,7 +381,7 @@ def test_settings_that_are_unknown_or_given_twice_are_refused():
     with pytest.raises(InputError, match=r"\['threshold'\] belong to the Bridge"):
         learn(Bridge(Shop(), **SHOP), threshold=0.4)
     with pytest.raises(InputError, match="brings its own"):
-        learn(Shop(), agent=lambda problem, rng: None, mixtures=True, **SHOP)
+        learn(Shop(), agent=lambda problem, rng: None, limit_on="average over draws", **SHOP)
     with pytest.raises(InputError, match="episodes must be an integer"):
         learn(Shop(), episodes=1.5, **SHOP)
 

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from gym.driving import DRIVING, Driving
 from gym.small_envs import Shop, Valve
 from gym.test_learn import SHOP, VALVE
 from tether import Bridge, learn
@@ -14,6 +15,7 @@ from tether.gym.check import feature_of_action, played
 
 KEEPS = "A2: the safe action keeps to τ when it is played"
 NOISE = "A3: noise on costs within σ"
+REWARD = "A1: rewards are linear in φ (safety does not need it)"
 
 
 class Dear(gymnasium.Wrapper):
@@ -33,7 +35,7 @@ def unknown_cost(told):
 
 
 def test_a_bridge_is_checked_by_playing_its_safe_action():
-    report = Bridge(Shop(), **SHOP).check(plays=200)
+    report = Bridge(Shop(), **SHOP).check(plays=200, explore=False)
     assert report[KEEPS].verdict == report[NOISE].verdict == "holds"
     assert "over 200 outcomes of a_0" in report[KEEPS].evidence
     assert report["A2: safe costs as declared"].verdict == "holds"
@@ -42,8 +44,8 @@ def test_a_bridge_is_checked_by_playing_its_safe_action():
 def test_early_and_late_are_not_told_apart_by_a_handful_of_outcomes():
     """H = 4: in 60 steps each has 15 outcomes, in 100 it has 25; pooled, 60 are enough."""
     bridge, name = Bridge(Shop(), **SHOP), "A1: the same costs early and late"
-    assert bridge.check(plays=60)[name].verdict == "cannot be known"
-    assert bridge.check(plays=100)[name].verdict == bridge.check(plays=60, pooled=True)[name].verdict == "holds"
+    found = [bridge.check(plays=n, explore=False, pooled=p)[name] for n, p in ((60, False), (100, False), (60, True))]
+    assert [finding.verdict for finding in found] == ["cannot be known", "holds", "holds"]
 
 
 def test_a_failure_says_what_was_found_once_and_what_to_do_once():
@@ -65,10 +67,64 @@ def test_only_the_safe_action_is_played_unless_exploring_is_allowed():
     assert [t.step for t in played(bridge, 7, False, 0)] == [0, 1, 2, 0, 1, 2, 0]
 
 
+def test_a_safe_action_that_fails_where_the_learner_gets_is_found_by_exploring():
+    """Braking suffices in all states that braking visits, but not in those that certified throttle leads to."""
+    narrow, wide = Bridge(Driving(), **DRIVING), Bridge(Driving(room=1000.0), **DRIVING)
+    missed = narrow.check(plays=600, explore=False, pooled=True)
+    assert missed[KEEPS].verdict == "holds" and "every state that the learner can reach" in missed[KEEPS].evidence
+    found = narrow.check(plays=600, pooled=True)
+    assert found[KEEPS].verdict == "fails" and "every state that the learner can reach" in found[KEEPS].way_out
+    with pytest.raises(AssumptionError, match="the safe action keeps to τ when it is played"):
+        learn(Driving(), **DRIVING, episodes=2, stationary=True, check=True)
+    fine = wide.check(plays=600, pooled=True)
+    assert [finding.name for finding in fine.failures] in ([], [REWARD])  # speed, which is paid for, is no feature
+    assert "came right after other actions" in fine[KEEPS].evidence
+
+
+def test_exploring_begins_with_safe_plays_and_ends_each_episode_with_them():
+    """Half of the plays are safe ones; then certified actions come first in an episode, and the safe one after them."""
+    bridge = Bridge(Driving(room=1000.0), **DRIVING)
+    phi_0 = bridge.problem.look_up(bridge.start(0)).actions.phi_0
+    log = played(bridge, 400, True, 0)
+    safe = np.array([np.array_equal(t.feature, phi_0) for t in log])
+    assert safe[:200].all() and not safe[200:].all()
+    lengths = [t.feature[1] / 0.7 for t in log]
+    assert max(lengths) > 0.5  # as far as the learner goes by then
+    steps = np.array([t.step for t in log])
+    after = [row for row in range(201, 400) if safe[row] and not safe[row - 1] and steps[row] > 0]
+    assert len(after) > 5
+    for row in after:
+        rest = np.flatnonzero(steps[row + 1 :] == 0)
+        end = row + 1 + (rest[0] if len(rest) else len(steps))
+        assert safe[row:end].all()
+
+
+class Loud(gymnasium.Wrapper):
+    """The same environment with five times the noise."""
+
+    def step(self, action):
+        *answer, info = self.env.step(action)
+        return *answer, {**info, "cost": info["cost"] + 0.1 * self.env.np_random.standard_normal()}
+
+
+@pytest.mark.parametrize("wrong", [lambda env: Dear(env, 0.6), Loud], ids=["dear", "loud"])
+def test_nothing_but_the_safe_action_is_tried_once_the_declarations_were_contradicted(wrong):
+    """The first half of the plays contradicts them, so that no other action is certified in the second."""
+    bridge = Bridge(wrong(Driving(room=1000.0)), **unknown_cost(DRIVING))
+    phi_0 = bridge.problem.look_up(bridge.start(0)).actions.phi_0
+    assert all(np.array_equal(t.feature, phi_0) for t in played(bridge, 200, True, 0, pooled=True))
+
+
 def test_learning_starts_only_after_a_check_that_was_asked_for_holds():
     assert learn(Valve(), **VALVE, episodes=2, check=True).episodes == 2
     with pytest.raises(AssumptionError, match="the safe action keeps to τ when it is played"):
         learn(Dear(Valve(), 0.5), **unknown_cost(VALVE), episodes=2, check=True)
+
+
+def test_rewards_that_are_not_linear_are_a_warning_where_learning_was_asked_for():
+    """Safety does not need them, and learning may do without: it is no reason to refuse."""
+    with pytest.warns(UserWarning, match="A1: rewards are linear"):
+        learn(Driving(room=1000.0), **DRIVING, episodes=2, stationary=True, check=True)
 
 
 def test_a_log_may_name_observations_and_the_environments_own_actions():

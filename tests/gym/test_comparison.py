@@ -58,7 +58,7 @@ def test_learning_is_compared_with_the_safe_action_by_itself_and_changes_nothing
 
 def test_a_mixing_learner_goes_on_as_if_nothing_had_been_compared():
     told = {**SHOP, "features": OneHot(2)}
-    runs = [learn(Shop(), episodes=60, mixtures=True, **told, compare=n) for n in (5, 0)]
+    runs = [learn(Shop(), episodes=60, limit_on="average over draws", **told, compare=n) for n in (5, 0)]
     assert runs[0].agent.rng.bit_generator.state == runs[1].agent.rng.bit_generator.state
 
 

@@ -138,7 +138,7 @@ def test_several_costs_have_a_threshold_each():
 
 def test_ending_early_is_worth_the_zero_reward_of_the_remaining_steps():
     """r = -1 becomes 0 and the 0 after the end becomes 1 per step: quitting at once is worth 0 + 1 + 1 = 2 of 3."""
-    result = run(Quit(), 60, mixtures=True, stationary=True, **QUIT)
+    result = run(Quit(), 60, limit_on="average over draws", stationary=True, **QUIT)
     agent = result.agent
     ended = agent.slot_of(Ended())
     np.testing.assert_allclose(agent.current.values[:3, ended], [3.0, 2.0, 1.0])
@@ -197,7 +197,7 @@ def test_one_hot_pairs_in_a_finite_set_teach_nothing_but_mixtures_of_them_do():
     told = {**SHOP, "features": PerAction(OneHot(2), 3), "stationary": True, "gamma_norm": 1.5}
     stuck = run(Shop(), 150, **told)
     assert stuck.is_baseline.all()
-    mixed = run(Shop(), 150, mixtures=True, config=SlucbConfig(value_radius=0.3), **told)
+    mixed = run(Shop(), 150, limit_on="average over draws", config=SlucbConfig(value_radius=0.3), **told)
     assert isinstance(mixed.agent, RslucbQvi)
     assert mixed.bounds == "expected cost"
     assert mixed.returns[-20:].mean() > stuck.returns.mean() + 0.5
@@ -337,7 +337,7 @@ def test_owning_the_loop_gives_the_same_run_as_learn():
 def test_a_learner_can_be_saved_and_go_on_in_another_bridge(key, tmp_path):
     """Episodes end early, so the state after the end is saved as well."""
     told = {**QUIT, "key": key}
-    first = run(Quit(), 40, mixtures=True, stationary=True, **told)
+    first = run(Quit(), 40, limit_on="average over draws", stationary=True, **told)
     first.agent.save(tmp_path / "learner.tether")
     restore = lambda problem, rng: RslucbQvi.restore(tmp_path / "learner.tether", problem)  # noqa: E731
     second = run(Quit(), 10, agent=restore, **told)

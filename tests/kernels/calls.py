@@ -38,6 +38,7 @@ def make_rules(**changes):
         "memory": STATE,
         "radius_kind": TUNED,
         "reduces_radius": False,
+        "steers": np.zeros(constraints, dtype=np.int64),
         "threshold": np.array([0.5]),
         "noise": np.full(constraints, 0.1),
         "gamma_norm": np.ones(constraints),

@@ -663,7 +663,7 @@ def spanning_problem(rng, states, d, horizon=2, *, wrong=0.0, **more):
         horizon=horizon,
         threshold=0.7,
         noise=0.1,
-        **more,
+        **{"baseline_cost_error": 0.0, **more},
     )
     return problem, gamma
 
@@ -736,6 +736,7 @@ def test_facts_that_barely_span_a_direction_never_certify_a_cost_over_the_thresh
         problem = Problem.from_rays(
             phi_0=phi_0,
             endpoints=np.tile(np.eye(2), (2, 1, 1)),
+            baseline_cost_error=0.0,
             baseline_cost=costs,
             horizon=1,
             threshold=float(costs.max()) + 0.05,
@@ -762,6 +763,7 @@ def test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold(d, co
         problem = Problem.from_rays(
             phi_0=phi_0,
             endpoints=rng.uniform(-0.5, 0.5, (6, 5, d)),
+            baseline_cost_error=0.0,
             baseline_cost=costs[None],
             horizon=1,
             threshold=float(costs.max()) + 0.05,
@@ -787,6 +789,7 @@ def test_consistent_facts_are_never_refused_however_close_the_safe_features_are(
     problem = Problem.from_rays(
         phi_0=phi_0,
         endpoints=np.tile(np.eye(3), (3, 1, 1)),
+        baseline_cost_error=0.0,
         baseline_cost=(phi_0 @ gamma)[None],
         horizon=1,
         threshold=0.6,

@@ -24,6 +24,7 @@ def agent_with_data(*, varying=False, explorer="plain", constraints=1, observati
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
+        baseline_cost_error=0.0,
         baseline_cost=baseline,
         horizon=H,
         threshold=(0.17,) * constraints,

@@ -282,6 +282,7 @@ def agent_of(features, *, baseline_action, cost=0.1, threshold=0.5, **settings):
     problem = Problem.from_table(
         features=[features],
         baseline_action=[baseline_action],
+        baseline_cost_error=0.0,
         baseline_cost=[[cost]],
         horizon=1,
         threshold=threshold,
@@ -289,7 +290,9 @@ def agent_of(features, *, baseline_action, cost=0.1, threshold=0.5, **settings):
         feature_norm=4.0,
     )
     given = {
-        "explorer": "paper", "cost_radius": 1.0, "value_radius": 1.0, "cost_ridge": 1.0, "value_ridge": 1.0, **settings
+        "explorer": "paper", "cost_radius": 1.0, "value_radius": 1.0,
+        "cost_ridge": 1.0 / 16.0, "value_ridge": 1.0 / 16.0,  # in units of feature_norm²
+        **settings,
     }  # fmt: skip
     return RslucbQvi(problem, SlucbConfig(**given), rng=np.random.default_rng(0))
 

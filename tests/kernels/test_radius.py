@@ -120,12 +120,15 @@ def test_the_mixture_value_radius_is_for_bandits_only():
 
 
 def test_the_mixture_value_radius_follows_the_reward_data():
-    """One unit feature, λ = 1, σ_r = 0.5, d = 2, δ = 0.01: β_v² = ¼(log 2 + 2 log 100) + 2; feature_norm 2 halves B."""
+    """One unit feature, σ_r = 0.5, d = 2, δ = 0.01: β_v² = ¼(log(1 + 1/λ) + 2 log 100) + 2, where λB² stays 2.
+
+    λ = 1 with feature_norm 1; λ = 4 and half of B with feature_norm 2.
+    """
     for norm in (1.0, 2.0):
         config = SlucbConfig(value_radius="mixture")
         agent = SlucbQvi(two_arm_problem(horizon=1, reward_noise=0.5, feature_norm=norm), config)
         observe_value(agent.values, 0, np.array([1.0, 0.0]), 0.7, -1, np.zeros((3, 2)))
-        expected = sqrt(0.25 * (log(2.0) + 2.0 * log(100.0)) + 2.0 / norm**2)
+        expected = sqrt(0.25 * (log(1.0 + 1.0 / norm**2) + 2.0 * log(100.0)) + 2.0)
         decision = agent.propose(0, 0)
         assert decision.value_radius.value == pytest.approx(expected, rel=1e-14)
         assert decision.value_radius.origin == "theorem"

@@ -101,6 +101,7 @@ def one_step_problem(gamma, phi_0, endpoints, *, threshold, feature_norm=1.0):
     return Problem.from_rays(
         phi_0=phi_0,
         endpoints=endpoints,
+        baseline_cost_error=0.0,
         baseline_cost=np.array([[float(product(gamma, f)) for f in phi_0]]),
         horizon=1,
         threshold=threshold,

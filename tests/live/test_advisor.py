@@ -364,7 +364,7 @@ def test_a_log_of_another_edition_is_refused_and_not_misread(world):
     store = MemoryStore()
     Advisor(world.problem, store)
     first = store.read()[0]
-    assert first.body["edition"] == 5
+    assert first.body["edition"] == 6
     editions = ({**first.body, "edition": edition} for edition in (1, 2, 3, 4))
     for told in (*editions, {name: each for name, each in first.body.items() if name != "edition"}):
         older = MemoryStore()
@@ -393,6 +393,24 @@ def test_the_certified_share_is_looked_at_first_often_and_then_seldom(world, mon
     looked = [advisor.decide(1).certified is not None for _ in names]
     assert looked == [number < 3 or crc32(name.encode()) % 2 == 0 for number, name in enumerate(names)]
     assert True in looked[3:] and False in looked[3:]
+
+
+def test_a_decision_that_a_hundred_outcomes_wait_for_is_named_with_its_age_and_the_remedy(world, caplog):
+    time = [1000.0]
+    advisor = live_advisor(world.problem, clock=lambda: time[0])
+    silent = advisor.decide(0)
+    assert advisor.waits() is None
+    time[0] += 3 * 3600.0
+    Plant(world.true_gamma).play(advisor, 105)
+    words = (
+        f"Learning waits for the outcome of decision {silent.id}, made 3 h ago. %d outcomes wait behind it. Report it"
+    )
+    assert [record.getMessage() for record in caplog.records if "waits" in record.getMessage()] == [
+        f"{words % 100}, or declare it lost."
+    ]
+    assert advisor.waits().said(time[0]).startswith(words % 105)
+    advisor.lose(silent.id, by="me", why="gone")
+    assert advisor.waits() is None
 
 
 @pytest.mark.parametrize("id", ["", "nobody", "x" * 1000, None, 7])
@@ -426,6 +444,7 @@ def test_a_state_of_numbers_that_are_not_finite_is_refused():
         noise=(0.1,),
         dimension=2,
         actions=lambda state: FiniteActions(np.eye(2), 0),
+        baseline_cost_error=0.0,
         baseline_cost=lambda step, state: 0.1,
     )
     advisor = live_advisor(problem)
@@ -505,6 +524,7 @@ def test_states_of_ones_own_need_a_codec():
         noise=(0.1,),
         dimension=2,
         actions=lambda room: FiniteActions(np.array([[1.0, 0.0], [room.warmth, 0.5]]), 0),
+        baseline_cost_error=0.0,
         baseline_cost=lambda step, room: 0.1,
     )
     with pytest.raises(InputError, match="StateCodec"):

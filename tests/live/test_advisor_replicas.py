@@ -217,6 +217,7 @@ def test_a_problem_that_changed_behind_the_log_is_noticed():
     fewer = Problem.from_rays(
         phi_0=world.phi_0[:1],
         endpoints=world.endpoints[:1],
+        baseline_cost_error=0.0,
         baseline_cost=world.problem.look_up(0).baseline_cost,
         **told,
     )

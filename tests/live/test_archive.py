@@ -220,7 +220,7 @@ def test_rows_that_are_not_archived_cannot_be_deleted(template, either_place, tm
 
 
 def test_imported_rows_stay_and_count_once(sqlite_place, tmp_path):
-    advisor = live_advisor(problem(), sqlite_place.open())
+    advisor = live_advisor(problem(), sqlite_place.open(), mode="shadow")
     rows, costs = [problem().look_up(0).actions.phi_0] * 2, [0.1, 0.2]
     assert advisor.warm_start(rows, costs) == 2
     Plant(WORLD.true_gamma).play(advisor, 12)

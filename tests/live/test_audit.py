@@ -4,6 +4,7 @@ import json
 import sqlite3
 from itertools import count
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -44,8 +45,9 @@ def eventful(world, store):
             advisor.stop(by="me", why="test")
         if turn == 44:
             advisor.resume(by="me", why="test")
-        if turn == 30:
-            advisor.warm_start([[0.2, 0.3, 0.5]], [0.3], steps=[0])
+        if turn == 5:  # only the safe action was decided so far
+            old = np.array([[0.2, 0.3, 0.5]])
+            advisor.warm_start(old, old @ world.true_gamma[0, 0], steps=[0])
         step, who = turn % 2, lagging if turn % 7 == 6 else advisor
         decision = who.decide(plant.state(), step, "e", observed_at=time["now"] - (9.0 if turn % 11 == 10 else 1.0))
         if turn % 5 != 4 and decision.logged:  # one of the stale replica's is withheld: it did not know of the stop
@@ -267,4 +269,5 @@ def test_a_report_shows_counts_and_every_comparison_of_a_log(log, file, world):
     shown = run("report", file)
     assert shown.exit_code == 0 and "12 decisions, " in shown.output and "0 decisions compared" in shown.output
     told = json.loads(run("report", file, "--json").output)
+    assert told["waiting"] == 0 or "Learning waits for the outcome of decision" in shown.output
     assert told["decisions"] == 12 and [each["compared"] for each in told["comparisons"]] == [0]

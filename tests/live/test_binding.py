@@ -20,7 +20,12 @@ def functions(
     change=lambda actions: actions, cost=lambda step, state: WORLD.problem.baseline_cost(step, state), **more
 ):
     """The world's problem as functions, of which one may be changed."""
-    return Problem(actions=lambda state: change(WORLD.problem.actions(state)), baseline_cost=cost, **{**TOLD, **more})
+    return Problem(
+        actions=lambda state: change(WORLD.problem.actions(state)),
+        baseline_cost_error=0.0,
+        baseline_cost=cost,
+        **{**TOLD, **more},
+    )
 
 
 def star(change):
@@ -74,7 +79,11 @@ def test_functions_that_are_down_at_the_start_are_compared_before_the_first_deci
             raise ConnectionError("the catalogue is down")
         return changed.actions(state)
 
-    advisor = Advisor(Problem(actions=actions, baseline_cost=WORLD.problem.baseline_cost, **TOLD), log, refresh=None)
+    advisor = Advisor(
+        Problem(actions=actions, baseline_cost_error=0.0, baseline_cost=WORLD.problem.baseline_cost, **TOLD),
+        log,
+        refresh=None,
+    )
     with pytest.raises(InputError):
         advisor.decide(1)
     is_down[0] = False
@@ -88,7 +97,7 @@ def test_a_state_that_is_known_no_more_is_passed_over(log):
             raise KeyError(state)
         return WORLD.problem.actions(state)
 
-    problem = Problem(actions=fewer, baseline_cost=WORLD.problem.baseline_cost, **TOLD)
+    problem = Problem(actions=fewer, baseline_cost_error=0.0, baseline_cost=WORLD.problem.baseline_cost, **TOLD)
     assert Advisor(problem, log, refresh=None).decide(1).logged
 
 

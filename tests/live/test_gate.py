@@ -95,6 +95,7 @@ def two_dimensional_gate(radius=0.5, memory="state"):
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.6, 0.8], [0.0, 1.0]]],
+        baseline_cost_error=0.0,
         baseline_cost=[[0.2]],
         horizon=1,
         threshold=1.0,
@@ -343,12 +344,19 @@ def test_numbers_that_are_not_finite_in_the_learner_give_the_safe_action():
 def test_the_least_radius_is_the_learners_own_when_its_spectrum_is_fresh(radius):
     world, _ = world_and_streams(3, horizon=1, dimension=4)
     learner = Learner(world.problem, SlucbConfig(cost_radius=radius), watch=False)
-    rng = np.random.default_rng(0)
+    rng, gamma = np.random.default_rng(0), world.true_gamma[0, 0]  # other costs contradict what is declared
     for _ in range(3):
         before = learner.agent.planned_growth.copy()
         for _ in range(50):
             x = rng.dirichlet(np.ones(4))
-            body = {"step": 0, "state": 0, "feature": x.tolist(), "reward": 0.1, "cost": [0.3], "next_state": None}
+            body = {
+                "step": 0,
+                "state": 0,
+                "feature": x.tolist(),
+                "reward": 0.1,
+                "cost": [float(gamma @ x)],
+                "next_state": None,
+            }
             learner.learn(Measured(**body))
         assert (learner.agent.planned_growth != before).any()
         learner.agent.costs.grid_at[:] = -1.0  # so that the next plan looks at the spectrum
@@ -366,6 +374,7 @@ def test_the_gate_never_refuses_a_genuine_certificate_because_of_rounding(update
     problem = Problem.from_rays(
         phi_0=[rotation[0] * 0.5],
         endpoints=[rotation[1:] * 0.5 + 0.3 * rotation[0]],
+        baseline_cost_error=0.0,
         baseline_cost=[[0.1]],
         horizon=1,
         threshold=0.5,
@@ -399,7 +408,11 @@ def test_a_point_well_inside_a_ray_passes_although_its_certificate_rounds_at_the
         noise, tau = float(10.0 ** rng.uniform(-3.0, -1.0)), float(gamma @ phi_0) + rng.uniform(0.02, 0.2)
         told = {"horizon": 1, "threshold": tau, "noise": noise, "gamma_norm": 1.0}
         costs = [[float(gamma @ phi_0)]]
-        advisor = live_advisor(Problem.from_rays(phi_0=[phi_0], endpoints=[[[0.9, 0.05]]], baseline_cost=costs, **told))
+        advisor = live_advisor(
+            Problem.from_rays(
+                phi_0=[phi_0], endpoints=[[[0.9, 0.05]]], baseline_cost_error=0.0, baseline_cost=costs, **told
+            )
+        )
         for count in range(12):
             x = 0.9 * rng.dirichlet(np.ones(2)) if count % 2 else np.array([0.45, 0.45])
             made = advisor.decide(0)

@@ -23,7 +23,7 @@ from tether.live.gate import ExactFacts, Gate, Terms
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Guards
 from tether.live.records import Measured
-from tether.live.replica import Learner
+from tether.live.replica import FORMAT, Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
 from worlds import finite_problem, world_and_streams
@@ -63,7 +63,7 @@ def gate_of(dimension, error, **more):
 
 
 def star(phi_0, end, cost):
-    told = {"baseline_cost": [[cost]], "horizon": 1, "threshold": 1.0, "noise": 0.1}
+    told = {"baseline_cost_error": 0.0, "baseline_cost": [[cost]], "horizon": 1, "threshold": 1.0, "noise": 0.1}
     return Problem.from_rays(phi_0=[phi_0], endpoints=[[end]], **told).look_up(0)
 
 
@@ -294,7 +294,9 @@ def contradictory(size):
     costs = phi_0 @ gamma + size * np.array([0.0, 0.0, 0.0, 1.0, -1.0])
     rays = rng.dirichlet(np.ones(3), size=(5, 4))
     told = {"horizon": 1, "threshold": 0.55, "noise": 0.05, "gamma_norm": 1.0}
-    return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs[None], **told), gamma
+    return Problem.from_rays(
+        phi_0=phi_0, endpoints=rays, baseline_cost_error=0.0, baseline_cost=costs[None], **told
+    ), gamma
 
 
 def visited_all(problem, gamma, count=40):
@@ -476,7 +478,7 @@ def test_bytes_of_the_format_before_facts_are_refused():
     *_, (learner, *_) = taught(4)
     with zipfile.ZipFile(io.BytesIO(learner.to_bytes())) as packed:
         files = {name: packed.read(name) for name in packed.namelist()}
-    files["learner.json"] = files["learner.json"].replace(b"tether-learner-3", b"tether-learner-2")
+    files["learner.json"] = files["learner.json"].replace(FORMAT.encode(), b"tether-learner-2")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in files.items():
@@ -518,7 +520,7 @@ def test_other_processes_learn_a_fact_from_the_log_and_ask_nobody():
         return world.problem.actions(state)
 
     told = {name: getattr(world.problem, name) for name in ("horizon", "threshold", "noise", "dimension", "gamma_norm")}
-    problem = Problem(actions=actions, baseline_cost=world.problem.baseline_cost, **told)
+    problem = Problem(actions=actions, baseline_cost_error=0.0, baseline_cost=world.problem.baseline_cost, **told)
     store = MemoryStore()
     advisor = live_advisor(problem, store)
     Plant(world.true_gamma, states=2).play(advisor, 20)
@@ -562,7 +564,9 @@ def test_a_row_is_the_same_row_whatever_is_declared_of_a_0_meanwhile():
     world, _ = world_and_streams(3, horizon=1, states=2)
     declared = [0.1]
     told = {name: getattr(world.problem, name) for name in ("horizon", "threshold", "noise", "dimension", "gamma_norm")}
-    problem = Problem(actions=world.problem.actions, baseline_cost=lambda step, state: declared[0], **told)
+    problem = Problem(
+        actions=world.problem.actions, baseline_cost_error=0.0, baseline_cost=lambda step, state: declared[0], **told
+    )
     advisor = live_advisor(problem)
     row = {"rewards": [0.5], "seen_states": [1]}
     advisor.warm_start([[0.2, 0.3, 0.1]], [0.2], **row)
@@ -608,7 +612,7 @@ def test_an_advisor_with_error_bars_keeps_its_promise_and_replays(error, mode):
 
 def test_mixtures_with_facts_pass_and_tables_say_how_many(tmp_path):
     problem, gamma = finite_problem(2, horizon=2, states=3, dimension=5)
-    advisor = live_advisor(problem, algorithm="rslucb-qvi")
+    advisor = live_advisor(problem, limit_on="average over draws")
     decisions = Plant(gamma, noise=0.02, states=3).play(advisor, 60, horizon=2)
     assert advisor.status().refusals == 0
     facts = [decision.certificate.limits[0].facts for decision in decisions if not decision.is_baseline]

@@ -24,6 +24,7 @@ class Shop:
             noise=(0.1,),
             dimension=2,
             actions=self.actions,
+            baseline_cost_error=0.0,
             baseline_cost=lambda step, state: 0.1,
             gamma_norm=(1.0,),
             **told,

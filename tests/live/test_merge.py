@@ -28,9 +28,9 @@ def problem():
 class Site:
     """An advisor at work, with a clock that all sites share."""
 
-    def __init__(self, clock, seed, store=None):
+    def __init__(self, clock, seed, store=None, mode="live"):
         self.store = store or MemoryStore(clock=lambda: clock[0])
-        self.clock, self.advisor = clock, live_advisor(problem(), self.store, clock=lambda: clock[0])
+        self.clock, self.advisor = clock, live_advisor(problem(), self.store, clock=lambda: clock[0], mode=mode)
         self.plant = Plant(WORLD.true_gamma, seed=seed)
 
     def decide(self):
@@ -102,13 +102,28 @@ def test_a_copy_of_a_log_counts_once():
 
 def test_what_a_log_has_decided_itself_counts_once_when_it_or_a_copy_is_merged_into_it(tmp_path):
     other, clock = sites(5)[0], [100.0]
-    site = Site(clock, 1, SqliteStore(tmp_path / "one.db", clock=lambda: clock[0]))
+    site = Site(clock, 1, SqliteStore(tmp_path / "one.db", clock=lambda: clock[0]), mode="shadow")
     site.play(10)
     backup(site.store, tmp_path / "copy.db")
     copy = Site(clock, 2, SqliteStore(tmp_path / "copy.db", clock=lambda: clock[0]))
     copy.play(3)
     found = merge([other.store, site.store, copy.store], site.store, problem())
     assert found.read == (5, 0, 3) and found.new == 8 and learned(site.store).version == 18
+
+
+def test_nothing_is_merged_into_a_log_that_has_decided_other_than_the_safe_action():
+    """Else the others' outcomes, cut where somebody liked, would count between decisions. A new log takes them."""
+    one, two = sites(5, 12)
+    before = two.store.head()
+    with pytest.raises(
+        InputError, match=r"other actions than the safe one .* \(entry \d+\), so these rows come too late"
+    ):
+        merge([one.store], two.store, problem())
+    assert two.store.head() == before
+    into = central()
+    assert merge([one.store, two.store], into, problem()).new == 17
+    two.play(3)
+    assert merge([one.store, two.store], into, problem()).new == 3 and learned(into).version == 20
 
 
 @pytest.mark.parametrize("per", ["decision", "second"])

@@ -99,7 +99,14 @@ class Tank:
 
 def told_by(rows, **more):
     """A problem told by functions: `rows` gives the features (N, 2) of a state's actions, the first of which is a_0."""
-    told = {"horizon": 1, "threshold": 0.5, "noise": 0.05, "dimension": 2, "baseline_cost": lambda step, state: 0.15}
+    told = {
+        "horizon": 1,
+        "threshold": 0.5,
+        "noise": 0.05,
+        "dimension": 2,
+        "baseline_cost_error": 0.0,
+        "baseline_cost": lambda step, state: 0.15,
+    }
     return Problem(**{**told, "actions": lambda state: FiniteActions(np.array(rows(state)), 0), **more})
 
 
@@ -295,7 +302,7 @@ def test_what_is_masked_was_not_measured():
 def test_a_declared_cost_that_the_data_contradict_is_explained():
     told = {"horizon": 1, "threshold": 0.5, "noise": 0.01, "gamma_norm": 1.0}
     problem = Problem.from_table(
-        features=[[[0.9, 0.1], [0.1, 0.9]]], baseline_action=[0], baseline_cost=[[0.1]], **told
+        features=[[[0.9, 0.1], [0.1, 0.9]]], baseline_action=[0], baseline_cost_error=0.0, baseline_cost=[[0.1]], **told
     )
     advisor = live_advisor(problem, watch=False)  # without the monitor, which would trip first
     for _ in range(60):
@@ -317,7 +324,7 @@ def test_features_that_are_masked_or_complex_are_refused(rows):
 )
 def test_tables_of_features_that_are_masked_or_complex_are_refused(features):
     """numpy would take what is under the mask, and drop the imaginary part."""
-    told = {"baseline_cost": [[0.1]], "horizon": 1, "threshold": 0.5, "noise": 0.05}
+    told = {"baseline_cost_error": 0.0, "baseline_cost": [[0.1]], "horizon": 1, "threshold": 0.5, "noise": 0.05}
     with pytest.raises(InputError, match="masked or complex"):
         Problem.from_table(features=features, baseline_action=[0], **told)
     with pytest.raises(InputError, match="masked or complex"):
@@ -325,7 +332,13 @@ def test_tables_of_features_that_are_masked_or_complex_are_refused(features):
 
 
 def test_yes_and_no_are_costs_only_where_costs_are_bounded():
-    told = {"features": [[[0.5, 0.0], [0.4, 0.1]]], "baseline_action": [0], "baseline_cost": [[0.1]], "horizon": 1}
+    told = {
+        "features": [[[0.5, 0.0], [0.4, 0.1]]],
+        "baseline_action": [0],
+        "baseline_cost_error": 0.0,
+        "baseline_cost": [[0.1]],
+        "horizon": 1,
+    }
     measured = Advisor(Problem.from_table(**told, threshold=0.5, noise=0.05))
     with pytest.raises(InputError, match="True and False are costs"):
         measured.record(measured.decide(0).id, 0.1, True)

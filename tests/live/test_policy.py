@@ -9,7 +9,7 @@ from tether.errors import InputError
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards, PromotionRefused
 from tether.live.records import AlarmReset, Certificate, DecisionMade, Limit, ModeChanged, OutcomeRecorded
-from tether.live.replica import Ledger
+from tether.live.replica import Ledger, Seen, Turns
 from worlds import finite_problem, world_and_streams
 
 
@@ -36,19 +36,67 @@ def test_in_shadow_the_safe_action_acts_and_the_proposal_is_logged(world):
 
 def test_promotion_names_every_criterion_that_is_not_met(world):
     advisor = Advisor(world.problem)
-    for _ in range(4):
-        advisor.decide(0)
+    first, *_ = [advisor.decide(0) for _ in range(4)]
     decision = advisor.decide(1)
     advisor.record(decision.id, 0.1, None)
     with pytest.raises(PromotionRefused) as refused:
         advisor.promote("guarded", by="me", why="impatient")
     assert len(refused.value.unmet) == 3
     text = str(refused.value)
-    assert "1 outcomes recorded in this mode, the least is 100" in text
-    assert "0.20 of the decisions have an outcome, the least share is 0.50" in text
+    assert "0 outcomes took effect in this mode, the least is 100" in text
+    assert f"(1 more wait for the outcome of decision {first.id}: report it, or declare it lost)" in text
+    assert "0.00 of the decisions have an outcome that took effect, the least share is 0.50" in text
     assert "0.00 of the outcomes have a cost, the least share is 0.50" in text
     assert advisor.status().mode == "shadow"
     assert [entry.kind for entry in advisor.store.read()].count("mode") == 0
+
+
+def test_outcomes_that_wait_for_one_decision_are_no_evidence(world):
+    """300 outcomes came, and one did not: nothing was learned, so nothing is promoted. It is lost: all of them count,
+    after a restart from a snapshot, too."""
+    store = MemoryStore()
+    advisor = Advisor(world.problem, store, guards=Guards(reward_range=(0.0, 1.0)))
+    silent = advisor.decide(0)
+    Plant(world.true_gamma).play(advisor, 300)
+    status = advisor.status()
+    assert (status.data_version, status.outcomes, status.waiting, status.waiting_for) == (0, 300, 300, silent.id)
+    with pytest.raises(PromotionRefused) as refused:
+        advisor.promote("guarded", by="me", why="300 outcomes")
+    assert refused.value.unmet[0].startswith("0 outcomes took effect in this mode, the least is 100 (300 more wait for")
+    advisor.snapshot()
+    again = Advisor(world.problem, store)
+    assert again.replica.ledger.to_json() == advisor.replica.ledger.to_json()
+    again.lose(silent.id, by="me", why="the sensor is gone")
+    assert again.replica.ledger.since.outcomes == again.status().data_version - 1 == 300
+    again.promote("guarded", by="me", why="300 outcomes that count")
+
+
+def test_turns_are_saved_alike_whichever_stage_was_empty_then():
+    """Stage 0 is empty when it is saved, and gets a decision afterwards: the same bytes as without the restart."""
+    turns, again = Turns(), Turns()
+    turns.expect(0, "a")
+    turns.expect(1, "b")
+    turns.come(Seen("a"))
+    again.take_json(turns.to_json())
+    for each in (turns, again):
+        each.expect(0, "c")
+        each.expect(0, "d")
+        assert each.come(Seen("d", 0.5, (0.1,), (0.2,), True, 7)) == []
+    assert again.to_json() == turns.to_json() and again.behind() == turns.behind() == (1, ["c"])
+
+
+def test_a_comparison_waits_for_every_decision_as_the_learner_does(world):
+    """One decision of the mode has no outcome, though it was in no comparison: what comes later is no evidence yet."""
+    advisor = live_advisor(world.problem, mode="guarded", guards=Guards(reward_range=(0.0, 1.0), canary=0.5))
+    silent = advisor.decide(0)
+    while silent.canary is not None:
+        advisor.record(silent.id, 0.5, 0.1)
+        silent = advisor.decide(0)
+    before = advisor.status().uplift.compared
+    Plant(world.true_gamma).play(advisor, 60)
+    assert advisor.status().uplift.compared == before
+    advisor.lose(silent.id, by="me", why="the sensor is gone")
+    assert advisor.status().uplift.compared > before
 
 
 def test_promotion_happens_once_the_criteria_are_met_and_counting_starts_anew(world):
@@ -57,7 +105,7 @@ def test_promotion_happens_once_the_criteria_are_met_and_counting_starts_anew(wo
     plant.play(advisor, 20)
     advisor.promote("guarded", by="me", why="20 fine outcomes")
     assert advisor.status().mode == "guarded"
-    with pytest.raises(PromotionRefused, match="0 outcomes recorded in this mode"):
+    with pytest.raises(PromotionRefused, match="0 outcomes took effect in this mode"):
         advisor.promote("live", by="me", why="at once")
     plant.play(advisor, 20)
     advisor.promote("live", by="me", why="20 more")
@@ -203,7 +251,8 @@ def test_an_alarm_ends_with_its_reset_and_the_next_one_is_logged_again(world):
     advisor = live_advisor(world.problem, store)
     broken(advisor)
     advisor.reset_alarm(by="me", why="the sensor was replaced")
-    assert advisor.status().alarm == ""
+    assert advisor.replica.alarm == ""
+    assert "contradict" in advisor.status().alarm  # the broken costs are still in the sums, and deny what was declared
     asked = advisor.decide(1)
     assert asked.reason != "tripped"
     advisor.lose(asked.id, by="me", why="only asked")  # later costs would wait for it
@@ -276,8 +325,11 @@ def test_late_outcomes_of_the_mode_before_do_not_count_for_the_next(world):
     advisor.promote("guarded", by="me", why="10 fine outcomes")
     for decision in decisions[10:]:
         advisor.record(decision.id, 0.3, plant.measure(0, decision.feature))
-    advisor.decide(0)
-    with pytest.raises(PromotionRefused, match=r"0 outcomes recorded in this mode.*0\.00 of the decisions"):
+    silent = advisor.decide(0)
+    with pytest.raises(PromotionRefused, match=r"0 outcomes took effect in this mode.*0\.00 of the decisions"):
         advisor.promote("live", by="me", why="20 outcomes, but of another mode")
     plant.play(advisor, 10)
+    with pytest.raises(PromotionRefused, match="10 more wait"):
+        advisor.promote("live", by="me", why="10 of this mode, from none of which anything was learned")
+    advisor.lose(silent.id, by="me", why="the sensor was off")
     advisor.promote("live", by="me", why="10 of this mode")

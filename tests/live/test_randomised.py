@@ -12,7 +12,7 @@ from live.plant import Plant
 from tether import Advisor, Problem
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
-from tether.live.audit import export, replay
+from tether.live.audit import export, replay, summary
 from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.judge import coin_of, proposal_of, with_margin
 from tether.live.log.memory import MemoryStore
@@ -30,7 +30,7 @@ PROBLEMS = {"finite": (FINITE, FINITE_GAMMA, 3), "star": (STAR.problem, STAR.tru
 
 def mixer(problem, store=None, **more):
     """Its ids are numbered, so that the same is drawn in every run."""
-    told = {"algorithm": "rslucb-qvi", "mode": "live", "criteria": Criteria.none(), "refresh": None, **more}
+    told = {"limit_on": "average over draws", "mode": "live", "criteria": Criteria.none(), "refresh": None, **more}
     numbers = count()
     return Advisor(problem, store, ids=lambda: f"decision {next(numbers)}", **told)
 
@@ -62,6 +62,28 @@ def test_what_is_played_is_drawn_from_a_mixture_whose_expected_cost_is_under_tau
         assert expected <= certificate.limits[0].bound + 1e-9 <= problem.threshold[0] + 2e-9
     assert any(d.feature != d.certificate.feature for d in mixed)  # else nothing was mixed at all
     assert any(is_safe_action(problem.look_up(d.state), d.action) for d in mixed)  # drawn too: the mixture is certified
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_drawn_action_has_its_own_bound_beside_that_of_the_average_and_is_counted_if_it_is_over_tau(kind):
+    problem, gamma, _ = PROBLEMS[kind]
+    store = MemoryStore()
+    advisor, decisions = played(kind, store=store)
+    over = dear = 0
+    for decision in decisions:
+        (limit,), actions = decision.certificate.limits, problem.look_up(decision.state).actions
+        if decision.certificate.mixture is None or is_safe_action(problem.look_up(decision.state), decision.action):
+            assert limit.own_bound is None
+            continue
+        true = float(gamma[decision.step, 0] @ feature_of(actions, decision.action))
+        assert limit.own_bound >= true - 1e-9
+        if len(decision.certificate.mixture) == 1 and decision.certificate.mixture[0][1] == 1.0:
+            assert limit.own_bound <= limit.bound + 1e-6
+        over += limit.own_bound > limit.threshold
+        dear += true > limit.threshold
+    assert over >= dear and over > 1
+    assert advisor.status().over_by_itself == over == summary(store).counts.over_by_itself
+    assert Advisor(problem, store, refresh=None).status().over_by_itself == over  # also after a restart
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -204,10 +226,10 @@ def test_a_margin_moves_the_draw_toward_the_safe_action_with_the_same_coin():
 def test_a_log_keeps_its_algorithm():
     store = MemoryStore()
     played("finite", 10, store)
-    with pytest.raises(InputError, match="another algorithm"):
-        Advisor(FINITE, store, algorithm="slucb-qvi")
-    with pytest.raises(InputError, match="algorithm must be one of"):
-        Advisor(FINITE, algorithm="rslucb")
+    with pytest.raises(InputError, match="another limit_on: average over draws, not single actions"):
+        Advisor(FINITE, store, limit_on="single actions")
+    with pytest.raises(InputError, match="limit_on must be 'single actions' or"):
+        Advisor(FINITE, limit_on="draws")
 
 
 @pytest.mark.parametrize("constraints", [1, 2])
@@ -242,7 +264,9 @@ def test_large_features_are_no_reason_to_refuse_a_mixture():
         "feature_norm": 1e5,
         "gamma_norm": 1e-5,
     }
-    problem = Problem.from_table(features=rows, baseline_action=safe, baseline_cost=costs, **told)
+    problem = Problem.from_table(
+        features=rows, baseline_action=safe, baseline_cost_error=0.0, baseline_cost=costs, **told
+    )
     advisor = mixer(problem)
     decisions = Plant(gamma[None, None], noise=0.02, states=2).play(advisor, 60)
     assert advisor.status().refusals == 0 and any(d.certificate.mixture is not None for d in decisions)

@@ -102,6 +102,7 @@ def test_a_table_is_looked_up_once_and_functions_every_time(world):
         noise=(0.1,),
         dimension=3,
         actions=lambda state: asked.append(state) or world.problem.actions(state),
+        baseline_cost_error=0.0,
         baseline_cost=lambda step, state: 0.1,
     )
     functions = Learner(told, watch=False)

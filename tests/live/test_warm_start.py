@@ -1,5 +1,7 @@
 """Warm start: old (φ, z) rows are checked, logged once, and shrink the bounds as outcomes would."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from tether.errors import InputError, StoreError
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.records import StateCodec
+from tether.live.replica import Learner
 from tether.live.warm_start import plainly_spelled
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
@@ -29,7 +32,7 @@ def rows(world, count, *, seed=4, step=0):
 
 
 def test_old_costs_teach_the_cost_model_and_nothing_else(world):
-    advisor = live_advisor(world.problem)
+    advisor = live_advisor(world.problem, mode="shadow")
     before = advisor.replica.learner
     value, plans = before.agent.values.factor.copy(), before.agent.values.reward_moment.copy()
     first = advisor.decide(1)
@@ -72,7 +75,7 @@ def test_a_warm_start_takes_effect_as_a_whole(world, monkeypatch):
     A call that was cut short is completed by the same call.
     """
     store = MemoryStore()
-    advisor, (features, costs) = live_advisor(world.problem, store), rows(world, 250)
+    advisor, (features, costs) = live_advisor(world.problem, store, mode="shadow"), rows(world, 250)
     cut_short(advisor, monkeypatch, features, costs)
     advisor.sync()
     assert advisor.decide(1).certificate.data_version == 0
@@ -83,6 +86,95 @@ def test_a_warm_start_takes_effect_as_a_whole(world, monkeypatch):
     assert advisor.sync() > 0
     for each in (advisor, again, Advisor(world.problem, store)):
         assert each.replica.learner.gate.count.sum() == each.replica.learner.version == 250
+
+
+# Old data count as a whole, or not at all: docs/theory.md section 18
+
+
+def in_pieces(advisor, table, states):
+    """Hand a table over, 300 rows and then 100 at a time, with decisions in between; returns errors, and features."""
+    errors, played = [], []
+    for first in range(0, len(table[0]), 100):
+        if first in (100, 200):
+            continue
+        try:
+            advisor.warm_start(*(column[first : first + (100 if first else 300)] for column in table))
+        except InputError as error:
+            errors.append(str(error))
+        for state in states:
+            decision = advisor.decide(state)
+            played.append(np.array(decision.feature))
+            advisor.record(decision.id, 0.5, None)
+    return errors, played
+
+
+@pytest.mark.parametrize("mode", ["live", "shadow"])
+def test_a_sorted_table_in_pieces_certifies_nothing_over_the_threshold(world, mode):
+    """After 300 rows, the lowest costs come first. Where decisions act in between, the rest is refused; in shadow mode
+    all of it counts before anything acts. Half of a table cannot be told from a whole one: here the first piece is as
+    good as the whole."""
+    problem = dataclasses.replace(world.problem, baseline_cost=None)
+    features, costs = rows(world, 1500)
+    order = np.concatenate([np.arange(300), 300 + np.argsort(costs[300:])])
+    features, costs = features[order], costs[order]
+    store = MemoryStore()
+    advisor = live_advisor(problem, store, mode=mode, watch=False)
+    errors, played = in_pieces(advisor, (features, costs), range(4))
+    if mode == "live":
+        assert len(errors) == 12 and all("stop it" in error and "tether merge" in error for error in errors)
+        assert advisor.replica.learner.gate.count.sum() == 300
+    else:
+        assert not errors and advisor.replica.learner.gate.count.sum() == 1500
+    true = np.array(played) @ world.true_gamma[0, 0]
+    assert (true <= problem.threshold[0] + 1e-9).all()
+    assert Advisor(problem, store, watch=False).replica.to_bytes() == advisor.replica.to_bytes()
+
+
+def test_rows_that_another_process_wrote_after_a_decision_that_acts_never_count(world):
+    """Of 250 rows the first entries stand before the decision of another process, and the last behind it."""
+    store = MemoryStore()
+    advisor, other = live_advisor(world.problem, store), live_advisor(world.problem, store)
+    features, costs = rows(world, 250)
+    honest, done = store.append, []
+
+    def slowly(drafts):
+        if len(done) == 2:
+            done.append(None)
+            while other.decide(1).is_baseline:
+                pass
+        done.append(drafts)
+        return honest(drafts)
+
+    store.append = slowly
+    with pytest.raises(InputError, match="come too late, and never count"):
+        advisor.warm_start(features, costs)
+    store.append = honest
+    assert advisor.warm_start(features, costs, duplicates="drop") == 0  # they are there, and say nothing
+    for each in (advisor, Advisor(world.problem, store)):
+        learner = each.replica.learner
+        assert learner.version == learner.gate.count.sum() == 0 and learner.ignored == 250
+    restored = Learner(world.problem, learner.config).restored(learner.to_bytes())
+    assert restored.agent.has_acted and restored.gate.turns.has_acted and restored.ignored == 250
+
+
+def test_a_learner_that_counts_old_rows_too_late_is_stopped_by_the_gate(world):
+    """The gate keeps for itself whether a decision has acted: a learner that does not heed it certifies nothing."""
+    advisor = live_advisor(world.problem)
+    learner = advisor.replica.learner
+    while advisor.decide(1).is_baseline:
+        pass
+    learner.agent.has_acted = False
+    advisor.warm_start(*rows(world, 10))
+    assert learner.version == 10 and learner.gate.certified(0, world.problem.look_up(1)) == 0.0
+    assert all(advisor.decide(state).is_baseline for state in range(4))
+
+
+def test_a_call_that_is_made_again_after_decisions_is_harmless(world):
+    """A program that hands its table over whenever it starts."""
+    advisor, table = live_advisor(world.problem), rows(world, 40)
+    assert advisor.warm_start(*table, duplicates="drop") == 40
+    Plant(world.true_gamma).play(advisor, 20)
+    assert advisor.warm_start(*table, duplicates="drop") == 0
 
 
 @pytest.mark.parametrize("grown", [0, 30])
@@ -217,7 +309,8 @@ def test_equal_rows_of_yes_and_no_are_never_dropped(kind):
     they are declared with σ = ½, or beside a cost whose sensor rounds so much that all its readings are equal."""
     m = 1 if isinstance(kind, str) else 2
     problem = Problem.from_table(
-        features=[[[0.0, 1.0], [1.0, 0.0]]], baseline_action=[0], baseline_cost=[[[0.1] * m]], horizon=1,
+        features=[[[0.0, 1.0], [1.0, 0.0]]], baseline_action=[0],
+        baseline_cost_error=0.0, baseline_cost=[[[0.1] * m]], horizon=1,
         threshold=[0.7] * m, cost_kind=kind, noise=0.5, confidence=0.05,
     )  # fmt: skip
     features = [[amount, 0.0] for amount in np.linspace(0.9, 1.0, 60) for _ in range(30)]
@@ -290,6 +383,7 @@ def keyed_problem(horizon=1):
         threshold=1.0,
         noise=0.05,
         dimension=2,
+        baseline_cost_error=0.0,
         baseline_cost=lambda step, state: 0.2,
         key=lambda state: state["id"],
         actions=actions,

@@ -11,12 +11,13 @@ from agents.cases import CASES
 from live.plant import Plant, live_advisor
 from tether import Advisor, Problem
 from tether.agents.slucb import SlucbConfig
+from tether.lab.worlds.lake import frozen_lake
 from tether.live.audit import replay
 from tether.live.gate import Gate
 from tether.live.judge import with_margin
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria
-from tether.live.records import Measured
+from tether.live.records import Measured, limit_of
 from tether.live.replica import Learner, gate_of
 from tether.live.yes_no import ATOMS, YesNo
 from tether.records import CostBound, Radius, StarAction
@@ -40,7 +41,7 @@ def served(name, steps=45, store=None, **told):
     """(advisor, plant, decisions) of a case of the agents' tests, behind an advisor."""
     case = CASES[name]
     problem, algorithm = replace(case.world.problem, **told), case.make().kind
-    advisor = live_advisor(problem, store, algorithm=algorithm, config=case.make().config, watch=False)
+    advisor = live_advisor(problem, store, limit_on=limit_of(algorithm), config=case.make().config, watch=False)
     plant = YesNoPlant(case.world.true_gamma, seed=3)
     return advisor, plant, plant.play(advisor, steps, horizon=problem.horizon)
 
@@ -205,7 +206,8 @@ def test_a_reading_too_small_for_its_digits_says_nothing_about_other_features():
 def lone_gate():
     """a_0 = f costs 0.1, one ray ends in (0, 1); τ = 0.5: 0.4/0.9 of it is certified, at a bound of 0.5."""
     problem = Problem.from_rays(
-        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[0.1]], horizon=1, threshold=0.5,
+        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]],
+        baseline_cost_error=0.0, baseline_cost=[[0.1]], horizon=1, threshold=0.5,
         cost_kind="bounded",
     )  # fmt: skip
     learner = Learner(problem, SlucbConfig(condition_on="state"), watch=False)
@@ -331,12 +333,14 @@ def two_halves():
     """a_0 = ½x + ½b costs 0.04 and b at least 0, so x costs at most 0.08 < τ = 0.1 before any outcome."""
     rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
     told = {"horizon": 1, "threshold": 0.1, "cost_kind": "bounded"}
-    return Problem.from_table(features=rows, baseline_action=[0, 0], baseline_cost=[[0.04, 0.04]], **told)
+    return Problem.from_table(
+        features=rows, baseline_action=[0, 0], baseline_cost_error=0.0, baseline_cost=[[0.04, 0.04]], **told
+    )
 
 
 def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_the_list():
     problem = two_halves()
-    how = {"algorithm": "rslucb-qvi", "mode": "live", "criteria": Criteria.none(), "refresh": None}
+    how = {"limit_on": "average over draws", "mode": "live", "criteria": Criteria.none(), "refresh": None}
     found = []
     for listed in (True, False):
         advisor = Advisor(problem, config=SlucbConfig(condition_on="all"), **how)
@@ -345,6 +349,17 @@ def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_
         found.append(advisor.decide(0))
     assert [decision.reason for decision in found] == ["best", "gate-refused"]
     assert found[0].certificate.limits[0].listed == 4
+
+
+def test_the_gate_lets_pass_most_of_what_the_list_proves_on_the_lake():
+    """456 limits in 100 dimensions: a multiplier's last digits decide whether it proves anything."""
+    lake = frozen_lake(np.random.default_rng(0), costs="bounded").problem
+    told = {"value_radius": "unseen", "value_ridge": 1e-5, "feature_size": 1.0}
+    config = SlucbConfig(explorer="plain", condition_on="all", pooled=True, **told)
+    how = {"limit_on": "average over draws", "mode": "live", "criteria": Criteria.none(), "refresh": None}
+    advisor = Advisor(lake, config=config, **how)
+    reasons = [advisor.decide(state).reason for state in (0, 3, 4)]
+    assert reasons == ["best"] * 3
 
 
 def test_a_bound_that_rests_on_the_list_without_saying_so_is_refused():

@@ -119,7 +119,9 @@ def test_a_state_that_cannot_be_copied_is_refused_with_the_way_out():
 def _problem(**told):
     star = StarActions(np.array([0.5, 0.5]), np.eye(2))
     basic = {"horizon": 2, "threshold": 0.5, "noise": 0.1, "dimension": 2}
-    return Problem(**basic, actions=lambda state: star, baseline_cost=lambda step, state: 0.2, **told)
+    return Problem(
+        **basic, actions=lambda state: star, baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.2, **told
+    )
 
 
 def test_with_a_way_back_the_kept_state_is_what_it_returns():

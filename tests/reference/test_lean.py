@@ -56,7 +56,7 @@ def feed(agents, rng, episodes, *, ends_early=0.2, gamma=GAMMA):
                 x = actions.phi_0 + rng.random() * (x - actions.phi_0)
             follower = None if rng.random() < ends_early else int(rng.integers(STATES))
             reward, cost = rng.random(), tuple(gamma[step] @ x + 0.02 * rng.standard_normal(2))
-            seen = agents[0].act(step, state).outcome(reward=reward, cost=cost, next_state=follower)
+            seen = agents[0].peek(step, state).outcome(reward=reward, cost=cost, next_state=follower)
             seen = replace(seen, feature=x, cost=None if rng.random() < 0.1 else cost, decision_id=None)
             for agent in agents:
                 agent.observe(seen)
@@ -149,7 +149,7 @@ def test_lean_and_tables_agree_where_safe_costs_are_unknown(unknown):
             check_same(*agents)
         state = int(rng.integers(4))
         for step in range(world.problem.horizon):
-            decision = agents[0].act(step, state)
+            decision = agents[0].peek(step, state)
             reasons.add(decision.reason)
             cost = float(world.true_gamma[step, 0] @ decision.feature) + 0.02 * rng.standard_normal()
             seen = decision.outcome(reward=rng.random(), cost=cost, next_state=int(rng.integers(4)))
@@ -192,7 +192,7 @@ def test_lean_and_tables_agree_for_the_baseline_too(told, settings):
         if episode % 6 == 0:
             check_same(*agents)
         for step in range(world.problem.horizon):
-            decision = agents[0].act(step, int(rng.integers(4)))
+            decision = agents[0].peek(step, int(rng.integers(4)))
             follower = int(rng.integers(4)) if rng.random() < 0.8 else None
             seen = decision.outcome(reward=rng.random(), cost=tuple(rng.random(2)), next_state=follower)
             for agent in agents:
@@ -269,7 +269,7 @@ def test_alarms_are_found_in_the_same_places():
         for agent in agents:
             agent.plan()
         for step in range(3):
-            decision = agents[0].act(step, int(rng.integers(4)))
+            decision = agents[0].peek(step, int(rng.integers(4)))
             cost = float(world.true_gamma[step, 0] @ decision.feature)
             seen = decision.outcome(reward=0.5, cost=cost, next_state=int(rng.integers(4)))
             for agent in agents:

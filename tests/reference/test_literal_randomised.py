@@ -125,7 +125,7 @@ def test_a_state_that_no_plan_covers_gets_the_mixture_it_would_have_in_a_plan(ex
         agent.register([1])
     for n in range(40):
         step = n % 3
-        transition = world.step(agents[0].act(step, 1), streams)
+        transition = world.step(agents[0].peek(step, 1), streams)
         for agent in agents:
             agent.observe(replace(transition, next_state=1, decision_id=None))
     agents[0].register(range(4))

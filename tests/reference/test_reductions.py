@@ -66,6 +66,7 @@ def tabular_world(rng, states=3, count=4, horizon=2):
     problem = Problem.from_table(
         features=features,
         baseline_action=np.zeros(states, dtype=int),
+        baseline_cost_error=0.0,
         baseline_cost=gamma[:, 0, ::count],
         horizon=horizon,
         threshold=0.6,

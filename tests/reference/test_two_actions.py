@@ -20,6 +20,7 @@ def one_ray_worlds(seed, constraints):
         "horizon": p.horizon,
         "threshold": p.threshold,
         "noise": p.noise,
+        "baseline_cost_error": 0.0,
         "baseline_cost": np.array([p.look_up(s).baseline_cost for s in range(5)]).transpose(1, 0, 2),
     }
     safe = np.arange(5) % 2  # a_0 comes first in some states and last in others
@@ -72,7 +73,7 @@ def test_the_probability_of_the_other_action_is_the_certified_length_of_its_ray(
                     assert ours.radius == theirs.radius
                 partial += left < 1.0
                 whole += left == 1.0
-            seen = replace(star.step(walker.act(step, state), streams), decision_id=None)
+            seen = replace(star.step(walker.peek(step, state), streams), decision_id=None)
             for agent in everyone:
                 agent.observe(seen)
             state = seen.next_state

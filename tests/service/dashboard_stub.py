@@ -121,6 +121,7 @@ class Stub:
             "margin": TAU - bound,
             "radius": 2.713,
             "origin": self.origin,
+            "baseline_cost_error": 0.0,
             "baseline_cost": SAFE_COST,
             "bounds": self.bounds,
             "listed": self.listed,

@@ -136,7 +136,7 @@ class Bandit:
 
         problem = Problem(
             horizon=1, threshold=(0.03,), noise=(0.02,), dimension=4, actions=actions, gamma_norm=(0.1,),
-            baseline_cost=lambda step, state: {"new": 0.010, "loyal": 0.004}[state],
+            baseline_cost_error=0.0, baseline_cost=lambda step, state: {"new": 0.010, "loyal": 0.004}[state],
         )  # fmt: skip
         self.advisor = Advisor(problem, mode="live", criteria=Criteria.none())
 
@@ -446,14 +446,26 @@ def test_a_refused_promotion_names_what_is_missing_and_a_step_down_works(meet):
 @pytest.mark.slow
 def test_a_silent_sensor_is_told_of_and_outcomes_that_wait_have_a_banner(meet):
     person = meet("reader")
-    person.stub.waiting = {"for": "decision 7", "since": time.time() - 600.0}
+    person.stub.waiting = {"for": "7", "since": time.time() - 600.0}
     person.stub.decide(outcome=False)
     person.see("#tiles", "1 to come, the first since")
-    assert "decision 7" not in person.tab.locator("#banners").inner_text()
+    assert "Learning waits" not in person.tab.locator("#banners").inner_text()
     person.stub.early = 3
     person.stub.note("mode", "live")
-    person.see("#banners", "3 outcomes wait. Costs count in the order of decisions, and decision 7 has no outcome")
-    assert person.is_content()
+    words = "Learning waits for the outcome of decision 7, made 10 min ago. {} outcomes wait behind it. Report"
+    person.see("#banners", words.format(3))
+    person.stub.early = 4
+    person.stub.note("mode", "live")
+    person.see("#banners", words.format(4))
+    assert person.tab.locator("#banners .banner").count() == 1 and person.is_content()
+
+
+@pytest.mark.slow
+def test_a_hundred_outcomes_that_wait_have_a_banner_at_once(meet):
+    person = meet("reader")
+    person.stub.waiting, person.stub.early = {"for": "7", "since": time.time()}, 100
+    person.stub.decide(outcome=False)
+    person.see("#banners", "Learning waits for the outcome of decision 7, made 0 s ago. 100 outcomes wait behind it")
 
 
 @pytest.mark.slow

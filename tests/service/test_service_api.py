@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
 from tether import Names
-from tether.live.policy import Criteria
+from tether.live.policy import Criteria, Guards
 from tether.live.records import Certificate
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
@@ -202,7 +202,7 @@ def test_what_the_problems_own_functions_raise_is_a_refusal_and_not_a_failure():
         return PROBLEM.actions(0)
 
     told = {"horizon": 1, "threshold": PROBLEM.threshold, "noise": PROBLEM.noise, "dimension": PROBLEM.dimension}
-    problem = Problem(actions=actions, baseline_cost=lambda step, state: 0.01, **told)
+    problem = Problem(actions=actions, baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.01, **told)
     with serving(new_advisor(problem=problem)) as client:
         assert decide(client, "fine")["logged"]
         answer = client.post("/v1/decisions", json={"state": "broken"})
@@ -370,6 +370,21 @@ def test_a_method_that_a_path_does_not_have_is_405_and_a_problem_that_names_thos
     assert answer.headers["content-type"] == "application/problem+json" and answer.json()["status"] == 405
 
 
+def test_a_start_asks_what_becomes_of_outcomes_that_never_come_until_it_is_told(caplog):
+    """Neither a silent stop nor a silent assumption: the message names the choices, and what a loss means here."""
+
+    def start(advisor, **guards):
+        caplog.clear()
+        with serving(advisor, guards=guards):
+            return "\n".join(record.getMessage() for record in caplog.records)
+
+    asked = start(new_advisor())
+    assert "lost_after is not set: one decision whose outcome never comes stops all learning" in asked
+    assert "assumes that chance loses costs" in asked
+    assert "lost_after" not in start(new_advisor(), lost_after="never") + start(new_advisor(), lost_after=60.0)
+    assert "lost_after" not in start(new_advisor(guards=Guards(lost_after=60.0)))
+
+
 def test_a_lost_outcome_is_declared_and_the_status_says_what_waits(client):
     first, second = (client.post("/v1/decisions", json={"state": 1}).json()["id"] for _ in range(2))
     status = client.get("/v1/status").json()
@@ -379,10 +394,18 @@ def test_a_lost_outcome_is_declared_and_the_status_says_what_waits(client):
     assert client.post("/v1/outcomes", json={"decision_id": second, "reward": 0.1, "cost": 0.2}).status_code == 200
     status = client.get("/v1/status").json()
     assert status["counts"]["waiting"] == 1 and status["waiting"]["for"] == first
+    ready = client.get("/readyz")
+    assert ready.status_code == 200 and first not in ready.text  # which anyone may read
+    assert re.fullmatch(
+        r"Learning waits for the outcome of one decision, made \d+ s ago. 1 outcome waits behind it. Report it, or "
+        r"declare it lost. /v1/status names it.",
+        ready.json()["learning"],
+    )
     lost = client.post("/v1/lost", json={"decision_id": first, "why": "the sensor was off"})
     assert (lost.status_code, lost.json()) == (200, {"decision_id": first})
     status = client.get("/v1/status").json()
     assert (status["counts"]["waiting"], status["counts"]["lost"], status["waiting"]) == (0, 1, None)
+    assert client.get("/readyz").json() == {"status": "ready"}
     refused = client.post("/v1/outcomes", json={"decision_id": first, "reward": 0.1, "cost": 0.2})
     assert refused.status_code == 409 and "declared lost" in refused.json()["detail"]
     assert client.post("/v1/lost", json={"decision_id": "nobody", "why": "gone"}).status_code == 404
@@ -421,5 +444,12 @@ def test_an_answer_is_the_logged_record_whatever_its_state_says(client):
 
 
 def of_any_state():
-    told = {"horizon": 1, "threshold": 0.5, "noise": 0.05, "dimension": 2, "baseline_cost": lambda step, state: 0.15}
+    told = {
+        "horizon": 1,
+        "threshold": 0.5,
+        "noise": 0.05,
+        "dimension": 2,
+        "baseline_cost_error": 0.0,
+        "baseline_cost": lambda step, state: 0.15,
+    }
     return Problem(actions=lambda state: FiniteActions(np.array([[0.5, 0.0], [0.4, 0.1]]), 0), key=repr, **told)

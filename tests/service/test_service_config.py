@@ -33,6 +33,8 @@ def written(folder, text):
     ("text", "said"),
     [
         ('problem = "a:b"\nprot = 1', "unknown key 'prot'; did you mean 'port'?"),
+        ('problem = "a:b"\nalgorithm = "rslucb-qvi"', 'did you mean limit_on = "single actions"'),
+        ('problem = "a:b"\nlimit_on = "draws"', "limit_on"),
         ('problem = "a:b"\nport = "80"', "at port"),
         ('problem = "a:b"\nport = 70000', "at port"),
         ('problem = "no colon"', "at problem"),

@@ -50,6 +50,7 @@ class World:
             dimension=DIMENSION,
             actions=lambda state: sets[state],
             states=range(STATES),
+            baseline_cost_error=0.0,
             baseline_cost=(lambda step, state: self.gamma[step] @ self.phi_0[state]) if known else None,
             confidence=DELTA,
             gamma_norm=BOUND,

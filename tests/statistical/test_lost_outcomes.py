@@ -69,7 +69,8 @@ def has_false_bound(seed, **told):
     gamma = np.array([0.1, *rng.uniform(0.5, 0.9, 2)])
     agent = SlucbQvi(
         Problem.from_rays(
-            phi_0=np.eye(3)[:1], endpoints=np.eye(3)[None, 1:], baseline_cost=[[0.1]], horizon=1, threshold=0.5,
+            phi_0=np.eye(3)[:1], endpoints=np.eye(3)[None, 1:],
+            baseline_cost_error=0.0, baseline_cost=[[0.1]], horizon=1, threshold=0.5,
             noise=0.1, confidence=DELTA, **told,
         )
     )  # fmt: skip

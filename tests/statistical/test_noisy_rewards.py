@@ -18,7 +18,8 @@ def optimism_fails(seed: int, told: float) -> bool:
     """
     rng, d = np.random.default_rng(seed), 3
     problem = Problem.from_rays(
-        phi_0=[[0.1, 0.0, 0.0]], endpoints=[np.eye(d)], baseline_cost=[[0.0]], horizon=1, threshold=1.0, noise=0.1,
+        phi_0=[[0.1, 0.0, 0.0]], endpoints=[np.eye(d)],
+        baseline_cost_error=0.0, baseline_cost=[[0.0]], horizon=1, threshold=1.0, noise=0.1,
         reward_noise=told, confidence=DELTA,
     )  # fmt: skip
     agent, theta = SlucbQvi(problem, SlucbConfig(value_radius="mixture")), np.full(d, 1.0)

@@ -47,5 +47,5 @@ def test_the_readme_s_first_screen_has_the_commands_and_no_symbols():
     first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:25])
     assert "make reproduce" in first_screen
     assert "make test" in first_screen
-    assert "pip install tether-rl" in first_screen
+    assert "pip install ." in first_screen and "expected cost" in first_screen.split(".")[0]
     assert not re.search(r"[Α-Ωα-ω‖²⟨⟩≤≥_]", first_screen)

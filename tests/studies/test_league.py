@@ -182,16 +182,61 @@ def test_rivals_are_compared_with_ours_seed_by_seed(results):
             theorem = cell.agent == agent and cell.cost_radius_origin == "theorem"
             return replace(cell, columns={**cell.columns, **columns}) if theorem else cell
 
-        text = league.duels_markdown(replace(results, cells=tuple(map(changed, results.cells))))
-        return next(line for line in text.splitlines() if line.startswith("| ROFUL |"))
+        made = league.more(replace(results, cells=tuple(map(changed, results.cells))))["kept"]
+        return next(" ".join(line[4:]) for line in made.lines if line[0] == "ROFUL")
 
     ours = next(cell for cell in results.cells if cell.agent == "slucb-qvi")
     others = next(cell for cell in results.cells if cell.agent == "slucb-qvi" and cell is not ours)
     above = np.maximum(ours["value"], others["value"]) + 1.0
-    assert compared(value=above) == "| ROFUL | 2 | 0 | 0 | 2 | 0 | 0 |"
-    assert compared(value=-above) == "| ROFUL | 2 | 0 | 0 | 0 | 0 | 2 |"
-    assert compared(violations=np.ones((2, 60))) == "| ROFUL | 2 | 2 | 0 | 0 | 0 | 0 |"
-    assert compared("slucb-qvi", violations=np.ones((2, 60)), value=above).startswith("| ROFUL | 2 | 0 | 2 |")
+    assert compared(value=above) == "0 0 2 0 0"
+    assert compared(value=-above) == "0 0 0 0 2"
+    assert compared(violations=np.ones((2, 60))) == "2 0 0 0 0"
+    assert compared("slucb-qvi", violations=np.ones((2, 60)), value=above) == "0 2 0 0 0"
+
+
+def test_worlds_that_break_an_assumption_are_neither_averaged_in_nor_filled(results, monkeypatch):
+    """Where a_0 itself is over τ everybody is: that world has a panel and a table apart, with hollow dots only."""
+    over = {name: np.ones((2, 60)) for name in results.cells[0].column_names}
+    cells = tuple(replace(c, columns=over) if c.world_label == WORLDS[0] else c for c in results.cells)
+    changed = replace(results, cells=cells)
+    tables = league.more(changed)
+    counts = {name: {line[0]: line[1:3] for line in tables[name].lines} for name in ("kept", "broken")}
+    assert counts["kept"]["Tether (SLUCB-QVI)"] == ("2", "0 of 4")
+    assert counts["broken"]["Tether (SLUCB-QVI)"] == ("1", "2 of 2")
+    monkeypatch.setattr(league, "encoded", lambda figure, *how, **options: figure)
+    kept, broken = league.overall(changed, 40).axes
+    filled = [[line.get_markerfacecolor() != "white" for line in ax.lines if line.get_marker() in "ov^"]
+              for ax in (kept, broken)]  # fmt: skip
+    assert sum(filled[0]) == 3 and not any(filled[1]) and filled[1], "Tether, all by theorems, and ROFUL"
+    assert (
+        kept.get_title(loc="left") == league.GROUPS["kept"] and broken.get_title(loc="left") == league.GROUPS["broken"]
+    )
+    panel = [ax for ax in league.pareto(changed, 40).axes if ax.get_title(loc="left") == WORLDS[0]]
+    assert any(league.NOT_SAFE in text.get_text() for text in panel[0].texts), "it says which assumption"
+    assert {line.get_markerfacecolor() for line in panel[0].lines if line.get_marker() == "o"} == {"white"}
+    assert "without 1 world in which an assumption is broken" in league.profile_chart(changed).caption
+
+
+def test_twins_whose_costs_are_not_linear_break_an_assumption(tmp_path):
+    text = 'name = "x"\nepisodes = 2\nseeds = 1\n[[agents]]\nname = "slucb-qvi"\n'
+    text += "".join(f'[[worlds]]\nname = "{name}"\n' for name in ("dosing", "dosing-twin"))
+    runner.run_study(specs.parse(text, "x"), tmp_path, InProcess())
+    rows = league.rows_of(load(tmp_path))
+    assert [(one["world"], one["breaks"]) for one in rows] == [("dosing", ""), ("dosing-twin", league.NOT_LINEAR)]
+    assert [league.bounded(one) for one in rows] == [True, False]
+
+
+def test_rules_from_memory_are_labelled_in_every_table():
+    remembered = {name: league.row_for(name).memory for name in league.rivals()}
+    labelled = {name for name, memory in remembered.items() if memory}
+    assert labelled == {"safe-lts-paper", "ncs-lsvi", "doss", "lagrangian-lsvi"}
+    assert "[from memory: its rule]" in league._remembered("safe-lts-paper") and not league._remembered("roful")
+    shown = league.methods_table([*league.FRAMES, *league.rivals()])
+    heads, lines = shown.heads, shown.lines
+    assert {line[1].strip("`") for line in lines if line[heads.index("from memory")]} == labelled
+    assert league.dagger(league.row_for("ncs-lsvi")) == "NCS-LSVI †"
+    with pytest.raises(InputError, match="must say what is from memory"):
+        replace(league.row_for("roful"), source="memory")
 
 
 def test_numbers_of_dots_overlap_neither_each_other_nor_a_dot():
@@ -247,7 +292,15 @@ def test_the_names_of_planners_fit_into_the_picture_of_profiles(monkeypatch):
     """In the order of the league, which puts the longest into different columns: they were cut off at the edges."""
     names = ["slucb-qvi", "slucb-qvi, by theorems", "doss", "lagrangian-lsvi", "lagrangian-bisection", "ncs-lsvi"]
     names += ["opse", "ppo-lagrangian", "rslucb-qvi", "dope", "optpess-lp"]
-    about = {"world": "one", "broken": 0, "regret_mean": 1.0, "scale": 1.0, "tuned": True}
+    about = {
+        "world": "one",
+        "broken": 0,
+        "regret_mean": 1.0,
+        "scale": 1.0,
+        "tuned": True,
+        "breaks": "",
+        "memory": "all",
+    }
     monkeypatch.setattr(league, "rows_of", lambda results: [{**about, "method": name} for name in names])
     figure = make_figure(league.profile_chart(SimpleNamespace(study="league-mdp")))
     figure.draw_without_rendering()
@@ -370,7 +423,9 @@ def test_who_cannot_play_is_said_with_the_reason(results):
     }
     (results.folder / league.ABSENT).write_text(json.dumps(absent))
     assert league.absentees(results) == {"a planner's": {"is a bandit rule.": ["ROFUL", "SafeOpt, linear kernel"]}}
-    assert "Cannot play here:\n\n- ROFUL · SafeOpt, linear kernel: is a bandit rule." in league.markdown(results)
+    assert league.more(results)["absent"].lines == [
+        ("ROFUL · SafeOpt, linear kernel", "a planner's", "is a bandit rule.")
+    ]
     assert "Who cannot play in a planner&#x27;s" in "".join(league.table(results).html)
 
 
@@ -535,7 +590,7 @@ def test_anchors_are_kept_and_not_played_again(tmp_path, monkeypatch):
     (chart,) = league.anchor_charts(tmp_path)
     assert [curve.name for curve in chart.panels[0].series] == list(small["circulant"].players)
     assert league.anchor_claims(tmp_path) == [], "a quick look reproduces nothing"
-    assert "| HPLC-LUCB, as coded | 30,683 |" in league.anchors_markdown(tmp_path)
+    assert league.anchors_table(tmp_path).lines[0][1:3] == ("HPLC-LUCB, as coded", "30,683")
 
 
 def judged(monkeypatch, **values):

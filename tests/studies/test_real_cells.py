@@ -1,5 +1,7 @@
 """A real world variant by variant: the map, its claims and its files, on the stub of tests/lab/real."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,8 @@ name = "valve"
 name = "always-safe"
 [[agents]]
 name = "slucb-qvi"
+[[agents]]
+name = "lsvi-ucb"
 """
 
 
@@ -32,6 +36,7 @@ def test_every_variant_is_compared_with_its_own_safe_action(monkeypatch, tmp_pat
     for module in (real, shown):
         monkeypatch.setattr(module, "described", lambda name: STUB)
     monkeypatch.setattr(play, "source_hash", lambda names: "")
+    monkeypatch.setattr(real_cells, "LEAST", {})
     run_study(parse(SPEC, "test"), tmp_path, InProcess())
     results = load(tmp_path)
     assert view_of(results) is real_cells.VIEW
@@ -43,6 +48,9 @@ def test_every_variant_is_compared_with_its_own_safe_action(monkeypatch, tmp_pat
     assert all(claim.holds for claim in real_cells.claims(results))
     lines = real_cells.table(results).lines
     assert [line[0] for line in lines] == ["left", "right", "all"] and lines[-1][4] == "2 of 2"
+    over = [int(run.sum() > 0) for run in results.finished[2]["violations"]]
+    assert [line[8] for line in lines] == [f"{over[0]} of 1", f"{over[1]} of 1", f"{sum(over)} of 2"] and any(over)
+    assert real_cells.values(results)["rival-cells"] == sum(over)
     (picture,) = real_cells.pictures(results)
     assert picture.draw(40).startswith(b"\x89PNG") and "violations in 0 cells" in picture.words
     files = real_cells.files(results)
@@ -55,14 +63,16 @@ def test_every_variant_is_compared_with_its_own_safe_action(monkeypatch, tmp_pat
     [
         ({}, []),
         ({"violations": 1}, ["safe"]),
-        ({"gain": -3.0, "gain_low": -4.0}, ["gains"]),
+        ({"gain": -3.0, "gain_low": -4.0}, ["gains", "headline"]),
+        ({"gain": 16.9}, ["headline"]),
         ({"gain_low": -2.0, "gain_high": -1.0}, ["no-loss"]),
     ],
 )
 def test_each_claim_fails_by_its_own_number(monkeypatch, change, broken):
-    row = {"row": "left", "column": "", "unit": "%", "violations": 0, "gain": 2.0, "gain_low": 1.0, "gain_high": 3.0}
+    row = {"row": "left", "column": "", "unit": "%", "violations": 0, "gain": 22.0, "gain_low": 1.0, "gain_high": 23.0}
     monkeypatch.setattr(real_cells, "variants", lambda results: [{**row, **change}, {**row, **change}])
-    assert [claim.id for claim in real_cells.claims(None) if not claim.holds] == broken
+    results = SimpleNamespace(study="real-buildings")
+    assert [claim.id for claim in real_cells.claims(results) if not claim.holds] == broken
 
 
 def test_a_loss_of_nearly_nothing_is_no_minus_zero_on_the_map(monkeypatch):

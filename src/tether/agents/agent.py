@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from math import isfinite, log, nan
+from math import inf, isfinite, isnan, log, nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tether.agents.demands import Learned, contradiction
 from tether.agents.drift import Blocks
 from tether.agents.likelihood import Contradiction, Likelihoods
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
@@ -48,7 +49,7 @@ from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
 from tether.problem.action_sets import ActionSet, check_norms, feature_of, is_masked
 from tether.problem.keys import has_exact_key
-from tether.problem.options import check_options
+from tether.problem.options import Limit, check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
     Array,
@@ -74,6 +75,18 @@ Fact = tuple[Array, Array]
 
 WARN_AT = (100, 10_000)
 """So many outcomes that wait for one decision are worth a warning: somebody may have forgotten it."""
+
+TOO_LATE = (
+    "this outcome names no decision, and other actions than the safe one have been played already. Old data count as a "
+    "whole or not at all: half of a table that is sorted by what it says is biased, and bounds rested on the half. "
+    "Hand the whole table to a new agent before its first decision. If it is the outcome of a decision, say of which: "
+    "decision.outcome(…), or Transition(…, decision_id=decision.id)."
+)
+"""Why old data are refused once an action may have rested on a part of them."""
+
+LATCHED = "correct baseline_cost, noise or gamma_norm and start anew, or release_alarms(why) once it is understood"
+
+A_LENGTH = Limit("a finite number > 0", lambda length: 0.0 < length < inf, "Leave it out to take feature_norm.")
 
 SAME_COST = 1e-9
 """Safe costs of two steps that differ by less, as a part of the larger of them and |τ|, are the same."""
@@ -124,9 +137,10 @@ class LeastSquaresConfig:
     pooled: bool = False
     episodes: int | None = None
     c_beta: float = 1.0
+    feature_size: float | None = None
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_options(self, {"feature_size": A_LENGTH})
 
     def settled(self, problem: Problem, *, mixes: bool) -> Self:
         """The configuration with "auto" replaced by what it stands for here.
@@ -151,9 +165,18 @@ class LeastSquaresConfig:
         """G, the number of regressions: one per step, or one for all."""
         return 1 if self.pooled else problem.horizon
 
-    def ridge(self, cost_ridge: float) -> float:
+    def ridge(self, problem: Problem, cost_ridge: float) -> float:
         """λ of the value regression, given that of the cost regression."""
-        return cost_ridge if isinstance(self.value_ridge, str) else self.value_ridge
+        return cost_ridge if isinstance(self.value_ridge, str) else self.absolute_ridge(problem, self.value_ridge)
+
+    def size(self, problem: Problem) -> float:
+        """The size of features that ridges are relative to: that of the longest one, unless another was declared."""
+        return problem.feature_norm if self.feature_size is None else self.feature_size
+
+    def absolute_ridge(self, problem: Problem, declared: float) -> float:
+        """λ, from a ridge in units of size²: the unit of features then does not matter (theory, section 4)."""
+        size = self.size(problem)
+        return declared * (size * size)
 
 
 def value_origin(config: LeastSquaresConfig) -> Origin:
@@ -164,10 +187,10 @@ def value_origin(config: LeastSquaresConfig) -> Origin:
 
 
 def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> Array:
-    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ + 2σ_r, a number as it is, or Theorem 1's second term.
+    """β_v at each step (H,): H − h + 1 + 2σ_r, 2H√λ/L + 2σ_r, a number as it is, or Theorem 1's second term.
 
-    Its c_β is the caller's. "mixture" follows the data (`kernels.radius.value_radius_at`), so that what is returned for
-    it is not used.
+    L is the configuration's `size`, and c_β is the caller's. "mixture" follows the data
+    (`kernels.radius.value_radius_at`), so that what is returned for it is not used.
     """
     horizon, wanted = problem.horizon, config.value_radius
     if wanted == "mixture" and horizon > 1:
@@ -176,7 +199,7 @@ def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> 
             "r + V(s') contain estimates of the learner's own. Use value_radius='remaining'."
         )
     if wanted == "unseen":
-        return np.full(horizon, 2.0 * horizon * np.sqrt(ridge) + 2.0 * problem.reward_noise)
+        return np.full(horizon, 2.0 * horizon * np.sqrt(ridge) / config.size(problem) + 2.0 * problem.reward_noise)
     if wanted in ("remaining", "mixture"):
         return np.arange(horizon, 0, -1, dtype=np.float64) + 2.0 * problem.reward_noise
     if not isinstance(wanted, str):
@@ -197,6 +220,7 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "memory": STATE,
         "radius_kind": TUNED,
         "reduces_radius": False,
+        "steers": np.array(problem.bounded, dtype=np.int64),
         "threshold": problem.mean_limit,
         "noise": np.array(problem.noise),
         "gamma_norm": np.array(problem.gamma_norm),
@@ -205,7 +229,7 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "misfit": np.zeros(m),
         "events": 1.0,
         "tuned_radius": 0.0,
-        "value_radius": value_radius(problem, config, config.ridge(cost_ridge)),
+        "value_radius": value_radius(problem, config, config.ridge(problem, cost_ridge)),
         "value_events": 1.0 / problem.confidence if config.value_radius == "mixture" else 0.0,
         "reward_noise": problem.reward_noise,
         "theta_norm": float(np.sqrt(d)) / problem.feature_norm,
@@ -315,6 +339,7 @@ class LeastSquaresAgent:
         current: the plan of the present episode, made when `plan_version` outcomes were known (-1: never).
         planned_growth: log det A of costs and of values, and the facts, at the last plan: (3, G).
         data_version: number of outcomes learned from.
+        has_acted: whether anything but the safe action was played, so that old data come too late.
         order: decisions whose outcome is not known yet, and outcomes whose costs wait for those before them.
         lost: outcomes of each stage that have taken effect without a cost, (G,).
         watch: tests the assumptions online, and is saved with the agent. Set it before the first outcome.
@@ -328,7 +353,7 @@ class LeastSquaresAgent:
     mixes: ClassVar[bool] = False
     plans_itself: ClassVar[bool] = False
     """Whether plans are made by a `make_plan` of its own, not by the kernels of the learner."""
-    buffers: ClassVar[tuple[str, ...]] = ("scratch", "lone", "last_question", "time")
+    buffers: ClassVar[tuple[str, ...]] = ("scratch", "lone", "last_question", "time", "warned")
     """Attributes that the future does not depend on: they are overwritten before they are read, or only save time."""
 
     watch: Monitor | None = None
@@ -343,7 +368,7 @@ class LeastSquaresAgent:
         cost_ridge: float = 1.0,
         origins: tuple[Origin, Origin],
     ) -> None:
-        value_ridge = config.ridge(cost_ridge)
+        value_ridge = config.ridge(problem, cost_ridge)
         for name, ridge in (("cost_ridge", cost_ridge), ("value_ridge", value_ridge)):
             if not 0.0 < ridge < np.inf:
                 raise InputError(f"{name} λ must be positive and finite, but is {ridge}: A = λI must be invertible.")
@@ -373,12 +398,15 @@ class LeastSquaresAgent:
         self.order = OutcomeOrder(stages)
         self.lost = np.zeros(stages, dtype=np.int64)
         self.decisions = 0
+        self.has_acted = False
         self.data_version = 0
         self.plan_version = -1
         self.planned_growth = np.full((3, stages), -np.inf)
         self.last_question: tuple[int, Array, Array] | None = None  # id of the last decision, and its state's f and τ_s
         self.time: float | None = None  # of the decision at hand, if that was said
+        self.warned = False  # of an alarm, which is said once
         self.half_way = False  # something was begun and not finished, by a Ctrl-C, say
+        self.released: list[str] = []  # why standing alarms were released, each time
 
     def check_whole(self) -> None:
         """Refuse to go on with sums that an exception has left half-way: a cost may count without what it is off by."""
@@ -555,6 +583,29 @@ class LeastSquaresAgent:
         found = np.argwhere(self.current.reason[:, : len(keys)] == REASONS.index("alarm"))
         return [(int(h), keys[s]) for h, s in found]
 
+    @property
+    def standing_alarms(self) -> list[tuple[int, int]]:
+        """(stage, constraint) whose declared safe costs have contradicted the data. There only a_0 is played, whatever
+        later data say, until `release_alarms`: docs/theory.md section 20."""
+        return [(int(stage), int(j)) for stage, j in np.argwhere(self.costs.facts.alarm)]
+
+    def keep_alarms(self, step: int, radii: Iterable[float]) -> bool:
+        """Latch the contradictions that a decision at this step has met, whose radii (M,) are then NaN; returns whether
+        any is new. One with a tuned radius proves nothing, and does not stay."""
+        alarms, before = self.costs.facts.alarm, self.standing_alarms
+        for j, radius in enumerate(radii):
+            if isnan(radius) and (self.rules.radius_kind != TUNED or self.rules.steers[j]):
+                alarms[self.stage_of(step), j] = 1
+        return self.standing_alarms != before
+
+    def release_alarms(self, why: str) -> None:
+        """Let every standing alarm go, once what was wrong is understood. It comes back at once if the data still
+        contradict what is declared; `why` is kept in `released`."""
+        self.check_whole()
+        self.released.append(str(why))
+        self.costs.facts.alarm[:] = 0
+        self.plan_version = -1  # the present plan plays nothing but a_0 there
+
     def plan(self) -> None:
         """The first loop of Algorithm 1: safe sets, scores and values, backwards in h, for every known state."""
         if self.plans_are_due:
@@ -588,6 +639,10 @@ class LeastSquaresAgent:
         with self.at(time):
             decision, known = self._answer(step, state)
         self.note_decision(decision, known)
+        if decision.reason == "alarm" and not self.warned:
+            self.warned = True
+            place = f"at step {step}, {self.problem.names.place(state)}"
+            warnings.warn(f"{place}, only the safe action is played: {decision.detail}.", stacklevel=2)
         return decision
 
     def peek(self, step: int, state: State, *, time: float | None = None) -> Decision:
@@ -710,18 +765,31 @@ class LeastSquaresAgent:
     def note_decision(self, decision: Decision, known: KnownState) -> None:
         """Expect the outcome of a decision that was made in a state of which so much was known."""
         safe = decision.is_baseline
-        self.expect(decision.id, int(decision.step), decision.feature, decision.time, is_baseline=safe)
-        self.last_question = (decision.id, known.actions.phi_0, known.baseline_cost[decision.step].copy())
+        self.keep_alarms(decision.step, (shown.radius.value for shown in decision.evidence))
+        declared = known.baseline_cost[decision.step]
+        self.expect(decision.id, int(decision.step), decision.feature, decision.time, safe, declared)
+        self.last_question = (decision.id, known.actions.phi_0, declared.copy())
         self.decisions += 1
+        self.has_acted |= not safe if decision.mixture is None else decision.mixture.baseline < 1.0
 
     def expect(
-        self, id: Any, step: int, feature: ArrayLike, since: float | None = None, *, is_baseline: bool = False
+        self,
+        id: Any,
+        step: int,
+        feature: ArrayLike,
+        since: float | None = None,
+        is_baseline: bool = False,
+        declared: Array | None = None,
     ) -> None:
-        """A decision with this feature (d,) is played, made at the time `since` if that is known."""
+        """A decision with this feature (d,) is played, made at the time `since` if that is known.
+
+        `declared` is what a_0 was declared to cost (M,), NaN where that is unknown: it matters if it is a_0.
+        """
         self.check_whole()
         self.half_way = True
         at = 0.0 if self.blocks is None else self.blocks.tick(since)
-        self.order.expect(id, step, np.array(feature), since, is_baseline, at)  # kernels want an array of their own
+        told = None if declared is None or not (is_baseline and np.isfinite(declared).all()) else np.array(declared)
+        self.order.expect(id, step, np.array(feature), since, is_baseline, at, told)  # kernels want arrays of their own
         self._show_blocks()
         self.half_way = False
 
@@ -766,8 +834,9 @@ class LeastSquaresAgent:
                 likelihoods.certify_ray(plan, stage, known, costs)
             else:
                 likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
-        except Contradiction:
+        except Contradiction as found:
             likelihoods.give_up(plan, stage, known, costs, ALARM)
+            plan.radius[0, found.constraint] = nan
 
     def _ranked(self, known: KnownState) -> list[tuple[int, Array]]:
         """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds."""
@@ -856,9 +925,19 @@ class LeastSquaresAgent:
             score=float(plan.score[at, slot]),
             data_version=self.plan_version if planned else self.data_version,
             mixture=mixture,
-            detail=self.tripped_by if reason == "tripped" else "",
+            detail=self._why(reason, step, known),
             time=self.time,
         )
+
+    def _why(self, reason: Reason, step: int, known: KnownState) -> str:
+        """What a decision's reason leaves open, in words."""
+        if reason == "tripped":
+            return self.tripped_by
+        if reason != "alarm":
+            return ""
+        said = contradiction(Learned(self.rules, self.costs, self.values), step, known)
+        said = said or "the declared cost of a_0 contradicts the data"
+        return f"{said}. This stays: {LATCHED}" if self.costs.facts.alarm[self.stage_of(step)].any() else said
 
     def _facts(self, plan: Plan, at: int, stage: int) -> list[int]:
         """How many remembered facts the bound of each constraint rests on."""
@@ -893,7 +972,8 @@ class LeastSquaresAgent:
         """Add one outcome to the sums. Everything is checked before anything changes.
 
         Its cost takes effect when all decisions of its stage before it have their outcome; `lose` says that one will
-        never come. An outcome without a decision_id counts at once: the caller is responsible for its order.
+        never come. An outcome without a decision_id is old data: it counts at once, and is refused once anything but
+        the safe action was played.
         """
         check_step(transition.step, self.problem.horizon)
         self.learn(transition, self._fact_of(transition))
@@ -919,6 +999,8 @@ class LeastSquaresAgent:
         reward, costs = checked_reward(t.reward), checked_costs(t.cost, self.problem, needed=self.rules.penalty != 0.0)
         feature, at = checked_feature(t.feature, self.problem), self._time_of(t)
         key = None if self.watch is None else self.problem.key_of(t.state)
+        if t.decision_id is None and self.has_acted:
+            raise InputError(TOO_LATE)
         stage = self.stage_of(t.step)
         next_slot = self._next_slot(t, stage, feature)
         numbers = np.full(1 + self.problem.constraints, np.nan)
@@ -997,7 +1079,8 @@ class LeastSquaresAgent:
             add_bias(self.costs, stage, off)
         if self.watch is not None:
             o = outcome
-            self.watch.observe(o.step, o.feature, o.cost, o.reward, o.key, o.is_baseline, at)
+            told = o.declared
+            self.watch.observe(o.step, o.feature, o.cost, o.reward, o.key, o.is_baseline, at, told)
         self.data_version += 1
         if self.counted is not None:
             self.counted(outcome)
@@ -1048,6 +1131,7 @@ class LeastSquaresAgent:
         """Keep count after so many steps were played and observed by compiled code."""
         self.decisions += steps
         self.data_version += steps
+        self.has_acted = True
 
     # Saving: everything that the future depends on, bit for bit
 
@@ -1078,8 +1162,10 @@ class LeastSquaresAgent:
             "keys": [state_file.encode_key(key) for key in self.slots],
             "order": self.order.to_json(),
             "decisions": self.decisions,
+            "has_acted": self.has_acted,
             "outcomes": self.data_version,
             "plan_version": self.plan_version,
+            "released": self.released,
             **self.extras(),
         }
         arrays = self.arrays()
@@ -1103,6 +1189,7 @@ class LeastSquaresAgent:
             agent.slots = {key: slot for slot, key in enumerate(keys)}
             agent._take_arrays(arrays)
             extras = manifest.model_extra or {}
+            agent.released = [str(why) for why in extras["released"]]
             agent.take_extras(extras)
             if agent.visited is not None:
                 state_file.take_visited(agent.visited, problem, extras["visited"], arrays, agent.look_up)
@@ -1118,6 +1205,7 @@ class LeastSquaresAgent:
                 raise StateFileError(f"{path} was saved with other features or safe costs for state {saved.key!r}.")
         agent.decisions, agent.data_version = manifest.decisions, manifest.outcomes
         agent.plan_version = manifest.plan_version
+        agent.has_acted = bool(extras.get("has_acted", manifest.decisions > 0))  # older files do not say
         return agent
 
     def _take_arrays(self, arrays: Arrays) -> None:

@@ -114,8 +114,9 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     if likelihoods is not None and trouble != ENDED:
         try:
             likelihoods.certify_all(lengths, bounds, stage, known, known.baseline_cost[step])
-        except Contradiction:
+        except Contradiction as found:
             trouble = ALARM
+            plan.radius[0, found.constraint] = np.nan
             lengths[:] = 0.0
     lengths[~(bounds[:count] <= rules.threshold).all(axis=1)] = 0.0  # a NaN is not under τ
     if not actions.is_star:

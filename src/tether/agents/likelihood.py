@@ -54,7 +54,11 @@ INWARD = 1.0 - 1e-12
 
 
 class Contradiction(ValueError):
-    """No γ satisfies the data and the facts: misspecification."""
+    """No γ satisfies the data and the facts of one constraint: misspecification."""
+
+    def __init__(self, constraint: int, proven: float) -> None:
+        super().__init__(f"no cost vector in [0, 1] explains the data and the safe costs (bound {proven:.3g})")
+        self.constraint = constraint
 
 
 class Likelihoods:
@@ -165,9 +169,7 @@ class Likelihoods:
                 load_fact(self.trials, dual, np.array(box), 0.5, 0.5)
             proven = float(upper_cost(self.trials, cell, np.array(x), self.log_events, NEWTON_STEPS, dual))
             if proven < CONTRADICTION:
-                raise Contradiction(
-                    f"no cost vector in [0, 1] explains the data and the safe costs (bound {proven:.3g})"
-                )
+                raise Contradiction(j, proven)
             return max(proven, 0.0)
 
         return bound

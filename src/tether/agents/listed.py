@@ -109,7 +109,7 @@ class Program:
         free = independent(open_part - (open_part @ span) @ span.T, INDEPENDENT * scale)
         self._basis, self._known = np.concatenate([known, free]), len(known)
         self._rotation, self._triangle = qr(limits.features[self._basis].T, mode="economic")
-        self._shares = self._coordinates(limits.features)  # (R, B)
+        self._shares = tidied(self._coordinates(limits.features))  # (R, B)
         rest = np.setdiff1d(np.arange(len(limits.low)), self._basis)
         self._rest = rest[np.abs(self._shares[rest, self._known :]).max(axis=1, initial=0.0) > 0.0]
 
@@ -118,14 +118,14 @@ class Program:
         from scipy.linalg import solve_triangular
 
         found: Array = solve_triangular(self._triangle, self._rotation.T @ rows.T).T
-        return np.where(np.abs(found) > TINY, found, 0.0)
+        return found
 
     def multipliers(self, x: Array) -> Array | None:
         """y (R,) with x = Σ yφ for a bound on ⟨γ*, x⟩, as HiGHS suggests it; None if it has no answer."""
         from scipy.optimize import linprog
 
         features, low, high = self.limits
-        rest, wanted = self._rest, self._coordinates(x[None])[0]
+        rest, wanted = self._rest, tidied(self._coordinates(x[None])[0])
         y, free = np.zeros(len(low)), self._basis[self._known :]
         if wanted[self._known :].any():
             shares, settled = self._shares[rest, self._known :], self._shares[rest, : self._known]
@@ -142,9 +142,14 @@ class Program:
             y[rest] = found.ineqlin.marginals[len(rest) :] - found.ineqlin.marginals[: len(rest)]
             y[free] = -found.upper.marginals - found.lower.marginals
             y[np.abs(y) <= NEGLIGIBLE] = 0.0
-        for _ in range(3):  # what facts make up for, and what the solver's tolerance left
+        for _ in range(3):  # what facts make up for, and what the solver's tolerance left: every digit of it counts
             y[self._basis] += self._coordinates((x - y @ features)[None])[0]
         return y if np.isfinite(y).all() else None
+
+
+def tidied(shares: Array) -> Array:
+    """The same without what rounding left of zeros, so that the program stays sparse."""
+    return np.where(np.abs(shares) > TINY, shares, 0.0)
 
 
 def independent(features: Array, least: float) -> NDArray[np.intp]:

@@ -25,7 +25,8 @@ class CostOutcome:
 
     `reward`, `key` (the state's, None where none are run) and `is_baseline` (a_0 was played) are for the tests of the
     assumptions. `at` is the time of its decision where costs drift (its number, or a stamp), None where it has none.
-    `fact` is (f (d,), τ_s (M,)) of its state, where that is to be remembered in its turn.
+    `fact` is (f (d,), τ_s (M,)) of its state, where that is to be remembered in its turn. `declared` is what a_0 was
+    declared to cost (M,), where a_0 was played and that was declared.
     """
 
     step: int
@@ -36,12 +37,14 @@ class CostOutcome:
     is_baseline: bool = False
     at: float | None = None
     fact: tuple[Array, Array] | None = None
+    declared: Array | None = None
 
 
 @dataclass(slots=True)
 class Expected:
     """A decision whose turn has not come: step, φ (d,), when it was made (if known), whether it is a_0, its time where
-    costs drift (its number, or a stamp; -inf if unknown), and its outcome, if it is here."""
+    costs drift (its number, or a stamp; -inf if unknown), its outcome, if it is here, and what a_0 was declared to cost
+    (M,)."""
 
     step: int
     feature: Array
@@ -49,6 +52,7 @@ class Expected:
     is_baseline: bool
     at: float = 0.0
     outcome: CostOutcome | None = None
+    declared: Array | None = None
 
 
 class Blocked(NamedTuple):
@@ -77,9 +81,10 @@ class OutcomeOrder:
         since: float | None = None,
         is_baseline: bool = False,
         at: float = 0.0,
+        declared: Array | None = None,
     ) -> None:
         """A decision was made, after all those of its stage that were made before."""
-        self._queues[self._stage_of(step)][id] = Expected(step, feature, since, is_baseline, at)
+        self._queues[self._stage_of(step)][id] = Expected(step, feature, since, is_baseline, at, declared=declared)
 
     @property
     def open(self) -> dict[Any, int]:
@@ -136,7 +141,8 @@ class OutcomeOrder:
         """The outcome of an open decision has come; returns all that take effect now, in their order."""
         expected = self.expected(id)
         as_decided = expected.is_baseline and np.array_equal(outcome.feature, expected.feature)
-        expected.outcome = replace(outcome, is_baseline=as_decided)
+        declared = expected.declared if as_decided else None
+        expected.outcome = replace(outcome, is_baseline=as_decided, declared=declared)
         stage = self._stage_of(expected.step)
         self._waiting[stage] += 1
         return self._due(stage)
@@ -173,6 +179,7 @@ class OutcomeOrder:
                 return None
             cost, key = None if outcome.cost is None else outcome.cost.tolist(), encode_key(outcome.key)
             fields = {"cost": cost, "reward": outcome.reward, "key": key, "is_baseline": outcome.is_baseline}
+            fields["declared"] = None if outcome.declared is None else outcome.declared.tolist()
             fact = None if outcome.fact is None else [_packed(part) for part in outcome.fact]
             return {"feature": _packed(outcome.feature), "fact": fact, **fields}
 
@@ -184,6 +191,7 @@ class OutcomeOrder:
                 "since": each.since,
                 "is_baseline": each.is_baseline,
                 "at": each.at if isfinite(each.at) else None,
+                "declared": None if each.declared is None else each.declared.tolist(),
                 "outcome": saved(each.outcome),
             }
             for id, each in self.each()
@@ -205,18 +213,22 @@ class OutcomeOrder:
         for entry in entries:
             step, outcome = int(entry["step"]), entry["outcome"]
             at = -inf if entry["at"] is None else float(entry["at"])
-            safe = bool(entry["is_baseline"])
-            self.expect(entry["id"], step, numbers(entry["feature"], dimension), entry["since"], safe, at)
+            safe, told = bool(entry["is_baseline"]), entry["declared"]
+            declared = None if told is None else numbers(told, constraints)
+            self.expect(entry["id"], step, numbers(entry["feature"], dimension), entry["since"], safe, at, declared)
             if outcome is not None:
                 feature, key = numbers(outcome["feature"], dimension), decode_key(outcome["key"])
                 cost = None if outcome["cost"] is None else numbers(outcome["cost"], constraints)
                 reward = float(numbers([outcome["reward"]], 1)[0])
                 safe, stored = bool(outcome["is_baseline"]), outcome.get("fact")
                 fact = None if stored is None else (numbers(stored[0], dimension), numbers(stored[1], constraints))
-                self.expected(entry["id"]).outcome = CostOutcome(step, feature, cost, reward, key, safe, at, fact)
+                told = outcome["declared"]
+                declared = None if told is None else numbers(told, constraints)
+                found = CostOutcome(step, feature, cost, reward, key, safe, at, fact, declared)
+                self.expected(entry["id"]).outcome = found
                 self._waiting[self._stage_of(step)] += 1
 
 
 def _packed(numbers: Array) -> str:
-    """Numbers in base 64: where thousands of outcomes are late, JSON takes ten times as long for them."""
+    """Numbers in base 64: where thousands of outcomes are late, JSON takes far longer for them."""
     return b64encode(numbers.astype("<f8", copy=False).tobytes()).decode()

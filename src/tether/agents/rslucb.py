@@ -89,17 +89,22 @@ class RslucbQvi(MixingAgent, SlucbQvi):
         """The first loop of Algorithm 2; what the closed forms leave open goes to an interior-point method."""
         for stage in range(self.stages):
             for slot, known in enumerate(self.known):
-                self._prove(self.tables, slot, stage, known, known.baseline_cost[stage], stage)
+                for j in self._prove(self.tables, slot, stage, known, known.baseline_cost[stage], stage):
+                    self.costs.facts.alarm[stage, j] = 1
         self._steer()
         make_mixture_plan(self.costs, self.values, self.rules, self.tables, self.current, self.scratch)
 
-    def _prove(self, tables: Tables, slot: int, at: int, known: KnownState, costs: Array, stage: int) -> None:
+    def _prove(self, tables: Tables, slot: int, at: int, known: KnownState, costs: Array, stage: int) -> list[int]:
         """Let row `at` of some tables say what is proven of the bounded costs of a finite set, so that mixtures of its
-        actions are planned within that."""
+        actions are planned within that. Returns the constraints whose data and facts nothing explains."""
+        contradicted = []
         if self.likelihoods is not None and not known.actions.is_star and np.isnan(known.final_reward):
             rows = slice(int(tables.start[slot]), int(tables.start[slot + 1]))
             for j in self.likelihoods.bounded:
                 tables.proven[at, rows, j] = self.likelihoods.caps(stage, j, known, float(costs[j]))
+                if np.isinf(tables.proven[at, rows, j]).any():
+                    contradicted.append(j)
+        return contradicted
 
     def choose_alone(self, step: int, known: KnownState) -> Plan:
         """A plan for this state alone, from the newest cost data and the last plan's weights."""
@@ -108,8 +113,9 @@ class RslucbQvi(MixingAgent, SlucbQvi):
         plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
         final = np.array([known.final_reward])
         tables = tables_of([known.actions], known.baseline_cost[None, step], final, mixes=True)
-        self._prove(tables, 0, 0, known, known.baseline_cost[step], self.stage_of(step))
+        contradicted = self._prove(tables, 0, 0, known, known.baseline_cost[step], self.stage_of(step))
         choose_mixture_alone(self.costs, self.values, self.rules, tables, plan, scratch_for(tables), step)
+        plan.radius[0, contradicted] = np.nan
         return plan
 
     @classmethod

@@ -61,12 +61,13 @@ class SlucbConfig(LeastSquaresConfig):
             "classical" are guarantees; a number is tuned, forfeits the guarantee, and every decision says so.
         value_radius: β in the bonus; it touches exploration only. "remaining" is H − h + 1 at step h: what is uncertain
             in the regression target is at most the value of the remaining steps; 2σ_r more where rewards are noisy.
-            "unseen" is 2H√λ + 2σ_r: a unit feature in a direction that was never seen gets a bonus of 2H, and what was
-            seen is soon taken at its estimate; where rewards are noisy, at two standard errors above it.
+            "unseen" is 2H√λ + 2σ_r, with λ in units of feature_size²: a feature of that size in a direction that was
+            never seen gets a bonus of 2H, and what was seen is soon taken at its estimate; where rewards are noisy, at
+            two standard errors above it.
             "theorem" is the paper's c_β dH√log(dT/δ). "mixture", for bandits (H = 1) alone, is a confidence radius of
             the reward regression that follows the data (docs/theory.md section 11). A number counts as tuned.
-        cost_ridge: λ of the cost regression; None takes σ²d/B².
-        value_ridge: λ of the value regression; "cost" takes that of the cost regression.
+        cost_ridge: λ of the cost regression, in units of feature_size²; None takes σ²d/B².
+        value_ridge: λ of the value regression, in units of feature_size²; "cost" takes that of the cost regression.
         condition_on: which known safe costs are remembered as facts about γ*. "visited": those of every (h, s) with an
             outcome. "state": none but τ_h(s) where one stands, as in the paper. "all": those of every listed state.
             Where costs drift, "visited" is "state".
@@ -81,6 +82,8 @@ class SlucbConfig(LeastSquaresConfig):
         pooled: one regression for all steps; only for worlds whose γ*_h, θ*_h and μ*_h do not depend on h.
         episodes: K, needed by "theorem" value radii and by the appendix's rule.
         c_beta: the paper's unspecified absolute constant.
+        feature_size: the size of features that ridges and "unseen" are relative to; None takes feature_norm. Where a
+            few features are much longer than the others, say how long most are. The guarantee holds for every size.
         kappa: factor of the value radius in the bonus of "paper": Lemma 1's κ_h(s) = 2H/(τ − τ_s) + 1, or a number.
     """
 
@@ -124,7 +127,7 @@ def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rul
         conditioning=KNOWN if known and problem.is_exact else MEASURED,
         memory=MEMORY[config.condition_on] if known and not drifts else STATE,
         radius_kind=MOVING if drifts and kind == SMALLEST else kind,
-        reduces_radius=config.explorer != "paper" and not all(problem.bounded),  # a guess raises no alarm
+        reduces_radius=config.explorer != "paper",
         cost_error=error if known else np.full(m, np.inf),
         misfit=misfit,
         events=config.stages(problem) * m / problem.confidence,
@@ -176,7 +179,7 @@ class SlucbQvi(LeastSquaresAgent):
     def __init__(self, problem: Problem, config: SlucbConfig | None = None) -> None:
         config = (config or SlucbConfig()).settled(problem, mixes=self.mixes)
         default = default_cost_ridge(expected_noise(problem), problem.gamma_norm, problem.dimension)
-        cost_ridge = default if config.cost_ridge is None else config.cost_ridge
+        cost_ridge = default if config.cost_ridge is None else config.absolute_ridge(problem, config.cost_ridge)
         if any(problem.drift):
             check_drift(problem, config)
         rules = slucb_rules(problem, config, cost_ridge)

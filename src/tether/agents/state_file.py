@@ -34,7 +34,7 @@ from tether.records import Array, Reason, State, StateKey
 
 Arrays = dict[str, NDArray[np.generic]]
 
-FORMAT = "tether-state-2"
+FORMAT = "tether-state-3"
 MANIFEST = "manifest.json"
 MANIFEST_HASH = "manifest.sha256"
 SOFTWARE = ("tether", "numpy", "kernel")
@@ -46,7 +46,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    format: Literal["tether-state-2"]
+    format: Literal["tether-state-3"]
     kind: str
     config: dict[str, Any]
     problem: dict[str, Any]
@@ -75,7 +75,7 @@ def write(path: Path | io.BytesIO, manifest: dict[str, Any], arrays: Arrays) -> 
         "arrays": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
     try:
-        text = to_json(full, inf_nan_mode="constants")  # in a tenth of the time, where thousands of outcomes are late
+        text = to_json(full, inf_nan_mode="constants")  # far faster, where thousands of outcomes are late
     except ValueError:  # half a surrogate pair in a key
         text = json.dumps(full).encode()
     try:
@@ -270,7 +270,7 @@ SAMPLED = 16
 """States whose features are compared when a state is restored: sums over other features would certify nothing."""
 
 SAME = 1e-6
-"""Features of norm 1 that differ by less are the same, computed by another machine."""
+"""Features that differ by less, as a part of feature_norm, are the same, computed by another machine."""
 
 
 def visited_keys(visited: Visited, problem: Problem) -> dict[str, Any]:
@@ -318,7 +318,8 @@ def take_visited(
         raise InputError("its states do not have the keys they were saved under: key or state_of has changed")
     count, d = len(states), visited.dimension
     here = _sample(states, look_up, d)
-    if not np.abs(here - _numbers(arrays, "visited.sample", here.shape, finite=True)).max(initial=0.0) <= SAME:
+    off = np.abs(here - _numbers(arrays, "visited.sample", here.shape, finite=True)).max(initial=0.0)
+    if not off <= SAME * problem.feature_norm:
         raise InputError("it was saved with other features for the states it has visited")
     stages = []
     for stage in range(visited.stages):

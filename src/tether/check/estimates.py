@@ -15,6 +15,7 @@ from scipy.stats import chi2
 
 from tether.check.logs import Log
 from tether.check.report import Finding, judged, unknown
+from tether.problem.effects import HOW, ROUNDED
 from tether.problem.problem import Problem
 from tether.records import Array
 
@@ -276,23 +277,63 @@ def _noise(problem: Problem, log: Log, parts: list[Rows], share: float, level: f
 
 
 def _norm(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
-    """‖γ*‖ from the fit and its error, where the log spans all directions."""
-    guess = np.allclose(problem.gamma_norm, np.sqrt(problem.dimension))
+    """What the log demands of ‖γ*‖, and at most allows where it has explored every direction well enough."""
+    guess = problem.feature_effects is None and np.allclose(problem.gamma_norm, np.sqrt(problem.dimension))
     prefix = "B = √d is the paper's default, a guess about your costs; " if guess else ""
-    suggested = np.zeros(problem.constraints)
+    floor, ceiling = np.zeros(problem.constraints), np.zeros(problem.constraints)
+    open_ways = ""
     for rows in parts:
-        x = log.feature[rows]
+        x, off = log.feature[rows] / problem.feature_norm, np.zeros(int(rows.sum()))
+        time = _times(problem, log)
         values, axes = np.linalg.eigh(x.T @ x)
-        if len(x) <= x.shape[1] or values[0] <= 1e-9 * values[-1]:
-            why = f"{prefix}the log leaves directions of γ open, whose length nobody has seen"
-            return unknown(NORM, why, "declare gamma_norm from what a unit of each feature can cost at most")
-        reach = fit_radius(x.T @ x, share) / sqrt(float(values[0]))
-        fitted = np.linalg.norm(axes @ ((axes.T @ (x.T @ log.cost[rows])) / values[:, None]), axis=0)
-        suggested = np.maximum(suggested, fitted + reach * np.asarray(problem.noise))
-    evidence = f"{prefix}‖γ*‖ <= {_text(suggested)} with confidence {1.0 - level:g}, if costs are linear and σ is right"
-    if (np.asarray(problem.gamma_norm) >= suggested).all():
-        return judged(NORM, True, f"{evidence}; declared {_text(problem.gamma_norm)}")
-    return unknown(NORM, f"{evidence}; declared {_text(problem.gamma_norm)}", f"declare gamma_norm={_text(suggested)}")
+        seen = len(x) > x.shape[1] and values[0] > 1e-9 * values[-1]
+        for j, sigma in enumerate(problem.noise):
+            off = np.full(len(x), problem.misfit[j])
+            if problem.drift[j] and time is not None:
+                away = np.abs(time[rows] - (time[rows].min() + time[rows].max()) / 2.0)
+                off = off + problem.drift[j] * away * np.linalg.norm(log.feature[rows], axis=1)
+            z, far = log.cost[rows, j], float(np.linalg.norm(off))
+            floor[j] = max(floor[j], norm_floor(x, z, sigma, far, share) / problem.feature_norm)
+            if not seen:
+                open_ways = "the log leaves directions of γ open, whose length nobody has seen"
+                continue
+            reach = (sigma * fit_radius(x.T @ x, share) + far) / sqrt(float(values[0]))
+            fitted = float(np.linalg.norm((axes.T @ (x.T @ z)) / values))
+            if not reach <= fitted:  # a ceiling of noise alone says nothing about γ*
+                open_ways = open_ways or "the log hardly explores some directions of γ, where it shows noise"
+            ceiling[j] = max(ceiling[j], (fitted + reach) / problem.feature_norm)
+    declared = np.asarray(problem.gamma_norm)
+    sure = f"with confidence {1.0 - level:g}, if costs are linear and σ is right"
+    at_most = "" if open_ways else f" and ‖γ*‖ <= {_text(ceiling)}"
+    evidence = f"{prefix}‖γ*‖ >= {_text(floor)}{at_most} {sure}; declared {_text(problem.gamma_norm)}"
+    evidence += f"; {open_ways}" if open_ways else ""
+    advice = f"declare {HOW}. This log demands at least gamma_norm={_text(floor)}"
+    advice += "; data cannot bound it from above" if open_ways else f", and gamma_norm={_text(ceiling)} is enough"
+    if not open_ways and (declared >= ceiling).all():
+        return judged(NORM, True, evidence)
+    if (declared * (1.0 + ROUNDED) < floor).any():
+        return judged(NORM, False, evidence, advice)
+    return unknown(NORM, evidence, advice)
+
+
+def norm_floor(feature: Array, cost: Array, sigma: float, off: float, level: float) -> float:
+    """A B that ‖γ*‖ is not under with probability 1 − level, from features (n, d) and costs (n,).
+
+    For γ̂ of ridge ℓ, ‖γ̂ − γ*‖ <= r + √ℓ‖γ*‖ in the norm of V + ℓI, with r² = σ²(log det(I + V/ℓ) + 2 log(1/δ)), and
+    r larger by the root of the squares that costs are `off` by. On the span of the eigenvectors of V whose values are
+    at least v, lengths are at most 1/√(v + ℓ) of that norm: ‖Pγ̂‖ <= ‖γ*‖ + (r + √ℓ‖γ*‖)/√(v + ℓ). Every v and ℓ
+    gives a bound. Directions that were hardly played have a large ‖γ̂‖ and a small v: they cannot raise the floor.
+    """
+    values, axes = np.linalg.eigh(feature.T @ feature)
+    values, along = np.maximum(values[::-1], 0.0), (axes.T @ (feature.T @ cost))[::-1]
+    best = 0.0
+    for ridge in RIDGES:
+        price = float(np.log1p(values / ridge).sum()) + 2.0 * ln(len(RIDGES) / level)
+        stiff = np.sqrt(values + ridge)
+        length = np.sqrt(np.cumsum((along / (values + ridge)) ** 2))
+        floors = (length - (sigma * sqrt(price) + off) / stiff) / (1.0 + sqrt(ridge) / stiff)
+        best = max(best, float(floors.max()))
+    return best
 
 
 def _family(problem: Problem, log: Log, parts: list[Rows]) -> Finding:

@@ -12,6 +12,7 @@ it does where they were declared to drift (section 13); once that leaves too lit
 """
 
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, isfinite, log, pi, sqrt
 from typing import Any, NamedTuple, Self
@@ -138,6 +139,11 @@ def log_mean(values: Array) -> Array:
 SQUARES, MIXES, WAVES, BUCKETS = 16, 8, 8, 16
 """Squares of single features, squares of signed sums, cosines, and groups of states."""
 
+STEPS = 16
+"""Groups of steps, where all have one test: neighbours are together where there are more steps."""
+
+STEP = "the step"
+
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 WAVE_LENGTHS = (2.0, 6.0)
 """Cosines turn by at most so much per unit of the feature's norm, alternating."""
@@ -146,7 +152,8 @@ WAVE_LENGTHS = (2.0, 6.0)
 class Alternatives:
     """The extra features of one problem: fixed formulas, no randomness, so that a restored monitor has the same."""
 
-    def __init__(self, dimension: int, columns: int) -> None:
+    def __init__(self, dimension: int, columns: int, steps: int = 0, constraints: int = 0) -> None:
+        self.steps, self.apart = steps, constraints if steps else 0
         self.squares = min(dimension, SQUARES)
         rows = np.arange(1, MIXES + WAVES + 1)[:, None] * np.arange(1, dimension + 1)
         spread = np.modf(rows * GOLDEN + rows[:, :1] * np.sqrt(2.0))[0]  # quasi-random in [0, 1)
@@ -155,7 +162,7 @@ class Alternatives:
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         self.waves: Array = directions * np.resize(WAVE_LENGTHS, WAVES)[:, None]
         self.columns = columns
-        self.count = self.squares + MIXES + WAVES + columns + BUCKETS
+        self.count = self.squares + MIXES + WAVES + columns + BUCKETS + self.steps + self.apart
 
     def words(self, names: Names) -> list[str]:
         """What each extra feature is."""
@@ -165,10 +172,14 @@ class Alternatives:
             *("a wave along the features" for _ in range(WAVES)),
             *("the square of the predicted value" for _ in range(self.columns)),
             *("a group of states" for _ in range(BUCKETS)),
+            *(STEP for _ in range(self.steps + self.apart)),
         ]
 
-    def of(self, x: Array, fitted: Array, key: StateKey | None) -> Array:
-        """(p,) from x (d,) with ‖x‖ <= 1, the last fit of each column (C, d), and the state's key if it is known."""
+    def of(
+        self, x: Array, fitted: Array, key: StateKey | None, step: int = 0, apart: Sequence[float] | Array = ()
+    ) -> Array:
+        """(p,) from x (d,) with ‖x‖ <= 1, the last fit of each column (C, d), and the state's key if it is known; where
+        steps are pooled, from the group of steps, and by how much they seem to differ at x (M,)."""
         extra = np.zeros(self.count)
         at = self.squares
         extra[:at] = x[:at] ** 2
@@ -180,6 +191,9 @@ class Alternatives:
         if key is not None:
             at += self.columns
             extra[at + group_of(key)] = 1.0
+        if self.steps:
+            first = self.count - self.steps - self.apart
+            extra[first + step], extra[first + self.steps :] = 1.0, apart
         return extra
 
 
@@ -253,6 +267,54 @@ class Saved:
 
     def _arrays(self) -> list[tuple[str, Array]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]  # type: ignore[arg-type]
+
+
+ODDS: Array = 2.0 ** np.array([0.25, 0.5, 1.0, 2.0, 3.0, 5.0])
+"""By how much the odds of a mean may differ from what was declared: each factor has its share of the stakes."""
+
+SMALLEST_MEAN = 1e-6
+"""A declared mean of 0 is tested as this one: else one outcome above 0 would say it all, however it was rounded."""
+
+
+@dataclass
+class DeclaredMeans(Saved):
+    """Outcomes of the safe action in [0, 1] whose mean was declared, and what stakes against that have won.
+
+    With m the largest declared mean and q another one, E[1 + (z − m)(q − m)/(m(1 − m))] <= 1 while q is above m and the
+    true mean is not, whatever z in [0, 1] does else; so is its mirror image for the least one. For z of 0 or 1 this is
+    the likelihood ratio of q and m. Products over all outcomes, of every step and state, are averaged over q.
+    """
+
+    counts: Array  # n (1,)
+    seen: Array  # Σz and Σ of what was declared (2, M)
+    won: Array  # log of the products: q above m, and q below it, for each of ODDS (M, 2, 6)
+
+    @classmethod
+    def none(cls, constraints: int) -> Self:
+        """Nothing seen yet."""
+        return cls(np.zeros(1), np.zeros((2, constraints)), np.zeros((constraints, 2, len(ODDS))))
+
+    def add(self, z: Array, declared: Array, error: Array, tested: Array) -> None:
+        """One outcome (M,), its declared mean (M,), known up to an error (M,), for the constraints that are tested."""
+        self.counts[0] += 1.0
+        self.seen += z, declared
+        for j in np.flatnonzero(tested & np.isfinite(error)):
+            for side, sign in enumerate((1.0, -1.0)):
+                mean = float(declared[j] + sign * error[j])
+                if side == 0:
+                    mean = max(mean, SMALLEST_MEAN)
+                if 0.0 < mean < 1.0:
+                    q = mean * ODDS**sign / (1.0 - mean + mean * ODDS**sign)
+                    self.won[j, side] += np.log1p((z[j] - mean) * (q - mean) / (mean * (1.0 - mean)))
+
+    def evidence(self) -> Array:
+        """log e-value that what was declared is not the mean, (M,)."""
+        return log_mean(self.won.reshape(len(self.won), -1))
+
+    def means(self, constraint: int) -> dict[str, float]:
+        """What was declared and what was observed, on average, and over how many outcomes."""
+        plays, (observed, declared) = float(self.counts[0]), self.seen[:, constraint].tolist()
+        return {"observed": observed / plays, "declared": declared / plays, "plays": plays}
 
 
 LARGEST_STAKE = 3.0
@@ -462,7 +524,7 @@ class Sums(Saved):
 
 # The monitor itself.
 
-FORMAT = "tether-monitor-4"
+FORMAT = "tether-monitor-5"
 SHARES = {"noise": 0.19, "norm": 0.1, "shape": 0.35, "drift": 0.25, "loss": 0.05}
 """How the level is divided among the tests of each step."""
 
@@ -470,7 +532,8 @@ REACH_SHARE = 0.01
 """Of it, for how far off the estimate may be that rare large noise is measured from."""
 
 SAFE_SHARE = 0.05
-"""What is left of it for the one test of the safe action's own cost."""
+"""What is left of it for the one test of the safe action's own cost; where costs are bounded, half of it is for that of
+what was declared of it."""
 
 FORGET = 0.25
 """Where costs drift, sums begin anew once drift may explain this part of the noise's length, √n."""
@@ -490,8 +553,17 @@ MESSAGES = {
     "with a cost_range and start anew",
     "safe": "the safe action itself costs more than τ, by {where}. Name a safer action or raise τ: to play a_0 is no "
     "way out",
+    "declared": "the safe action was declared to cost {declared:.3g} on average over {plays:.0f} outcomes of it, and "
+    "{observed:.3g} was observed. Correct baseline_cost, declare how far it may be off (baseline_cost_error), or "
+    "leave it out, and start anew",
     "numbers": "the sums behind the tests are no longer finite. Look for absurd costs",
 }
+
+BY_STEP = "the costs also depend on the step, which pooled=True rules out. Use pooled=False"
+"""What the test "shape" says where steps are pooled, and the step is what features leave out."""
+
+POOLED = ". Or costs differ between steps, which pooled=True rules out: then use pooled=False"
+"""Ends the messages of tests that costs which depend on the step may fail, too, where steps are pooled."""
 
 BIASED = (
     ". Or costs get lost by their size, which the bounds allow for and this test does not: of two neighbouring "
@@ -569,9 +641,13 @@ class Monitor:
         self._bound: Array = np.array(norm) * problem.feature_norm / self._noise
         self._tau: Array = np.array(problem.threshold) / self._noise[: problem.constraints]
         self._unlimited = ~np.isfinite(self._tau)
+        self._bounded = np.array(problem.bounded)
+        # of a bounded cost, half of it is for the test of what was declared
+        self._safe_share = np.log(np.where(self._bounded, SAFE_SHARE / 2.0, SAFE_SHARE))
         self._misfit: Array = np.array(misfit) / self._noise
         self._drift: Array = np.array(drift) * problem.feature_norm * (1.0 + 1e-6) / self._noise
-        self._extras = Alternatives(problem.dimension, len(noise))
+        self._groups = min(problem.horizon, STEPS) if self.pooled and problem.horizon > 1 else 0
+        self._extras = Alternatives(problem.dimension, len(noise), self._groups, problem.constraints)
         self._words = self._extras.words(problem.names)
         self.resets: list[str] = []
         self._start()
@@ -581,7 +657,10 @@ class Monitor:
         sizes = (self.problem.dimension, len(self._noise), self._extras.count)
         self._sums = [Sums.empty(*sizes) for _ in range(stages)]
         self._safe = SafePlays.none(self.problem.constraints)
-        self._forecast = Forecast.none(self.problem.dimension, self.problem.constraints)
+        sizes_of_forecast = self.problem.dimension, self.problem.constraints
+        self._forecast = Forecast.none(*sizes_of_forecast)
+        self._by_step = [Forecast.none(*sizes_of_forecast) for _ in range(self._groups)]
+        self._told = DeclaredMeans.none(self.problem.constraints)
         self.alarm: Alarm | None = None
         self.warning: Alarm | None = None
 
@@ -609,12 +688,14 @@ class Monitor:
         state: StateKey | None = None,
         is_baseline: bool = False,
         at: float | None = None,
+        declared: Array | None = None,
     ) -> None:
         """Take one outcome into account: feature (d,), cost (M,), or None if it was lost (was that by chance?).
 
         `state`, a hashable key, lets the tests see costs that depend on the state beyond its features. `is_baseline`
-        says that a_0 was played, whose own cost is then tested against τ. `at` is the number of its decision, or its
-        time in seconds, for costs that drift; without it, every decision is said to have an outcome here, or, where
+        says that a_0 was played, whose own cost is then tested against τ, and, where costs are bounded, against what
+        was `declared` of it (M,). `at` is the number of its decision, or its time in seconds, for costs that drift;
+        without it, every decision is said to have an outcome here, or, where
         drift is per second, only a_0's own cost is tested.
         """
         if cost is None:
@@ -632,8 +713,14 @@ class Monitor:
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm
             if is_baseline:
                 self._look_at_safe_action(sums, x, z, state)
-            if len(self._sums) > 1:
+                if declared is not None and self._bounded.any():
+                    self._look_at_declared(z, np.asarray(declared, dtype=np.float64))
+            group = int(step) * self._groups // self.problem.horizon
+            apart = self._apart(x, group)  # before z is known to any forecast
+            if len(self._sums) > 1 or self._groups:
                 self._forecast.add(x, z / self._noise[: len(z)])
+            if self._groups:
+                self._by_step[group].add(x, z / self._noise[: len(z)])
         if at is None:
             at = float(sums.count * len(self._sums))
             if self._drift.any() and self.problem.drift_per == "second":
@@ -645,7 +732,7 @@ class Monitor:
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows raises the alarm at the next look
             sums.close(x, lost=False)
             sums.stake(x, z / self._noise, at, self._misfit, self._drift)
-            sums.add(x, self._extras.of(x, sums.fitted, state), z / self._noise, at)
+            sums.add(x, self._extras.of(x, sums.fitted, state, group, apart), z / self._noise, at)
             if sums.is_due:
                 self._look(sums)
                 if (self._drift * sqrt(sums.times[1] / sums.count)).max() > FORGET:
@@ -664,7 +751,7 @@ class Monitor:
         if not tables:
             return [dict.fromkeys(names, 0.0) for _ in self._noise]
         safe = np.full((1, len(self._noise)), -inf)
-        safe[0, : self.problem.constraints] = self._safe.evidence() + log(SAFE_SHARE)
+        safe[0, : self.problem.constraints] = self._safe.evidence() + self._safe_share
         largest = np.concatenate((np.max(tables, axis=0), safe))
         return [{name: float(largest[i, c]) for i, name in enumerate(names)} for c in range(len(self._noise))]
 
@@ -697,7 +784,11 @@ class Monitor:
             if total < limit:
                 continue
             test = list(SHARES)[int(tables[:, column].argmax())]
-            message = MESSAGES[test].format(**{name: words[column] for name, words in details.items()})
+            words = {name: each[column] for name, each in details.items()}
+            by_step = test == "shape" and words["extra"] == STEP
+            message = (BY_STEP if by_step else MESSAGES[test]).format(**words)
+            if self._groups and not by_step and test != "loss":
+                message += POOLED
             if self.problem.lost == "worst-case" and sums.losses[column].any():
                 message += BIASED.format(lost=details["lost"][column])
             constraint = column if column < self.problem.constraints else -1
@@ -722,11 +813,29 @@ class Monitor:
         excess = np.array((cost / self._noise[:count], *foreseen)) - self._tau
         excess[:, self._unlimited] = 0.0
         self._safe.add(excess[0], excess[1:], state)
-        evidence = self._safe.evidence() + log(SAFE_SHARE)
+        evidence = self._safe.evidence() + self._safe_share
         for column in map(int, np.flatnonzero(~(evidence < self.safe_limit))):
             message, plays = MESSAGES["safe"].format(where=self._safe.where(column)), int(self._safe.counts[0])
             found = float(evidence[column]) if evidence[column] < LARGEST else LARGEST
             self._note(Alarm("safe", message, found, self.safe_limit, plays, column))
+
+    def _apart(self, x: Array, group: int) -> Array:
+        """Where steps are pooled: x (d,) along the direction in which γ̂ of its steps differs from that of all, (M,)."""
+        if not self._groups:
+            return np.zeros(0)
+        off = self._by_step[group].gamma - self._forecast.gamma
+        along: Array = off @ x / np.maximum(np.linalg.norm(off, axis=1), 1e-300)
+        return along
+
+    def _look_at_declared(self, cost: Array, declared: Array) -> None:
+        """Count an outcome of a_0 whose mean was declared, and compare the evidence against that with its limit."""
+        error = np.array(self.problem.baseline_cost_error)
+        self._told.add(cost, declared, error, self._bounded)
+        evidence = self._told.evidence() + log(SAFE_SHARE / 2.0)
+        for column in map(int, np.flatnonzero(~(evidence < self.safe_limit) & self._bounded)):
+            message, plays = MESSAGES["declared"].format(**self._told.means(column)), int(self._told.counts[0])
+            found = float(evidence[column]) if evidence[column] < LARGEST else LARGEST
+            self._note(Alarm("declared", message, found, self.safe_limit, plays, column))
 
     @staticmethod
     def _lost_words(sums: Sums, column: int) -> str:
@@ -767,9 +876,18 @@ class Monitor:
         far = [f": one lay {beyond:.3g} σ beyond what they predict" if beyond > 3.0 else "" for beyond in sums.far[1]]
         noise = np.logaddexp(noise, sums.far[0]) - log(2.0)
         lost = [self._lost_words(sums, column) for column in range(len(each))]
-        rows = [noise, norm, log_mean(shape), drift, self._loss(sums)]
+        rows = [noise, norm, self._shape(shape), drift, self._loss(sums)]
         shares = np.log(list(SHARES.values()))
         return np.array(rows) + shares[:, None], spectrum, {"extra": extra, "since": since, "lost": lost, "far": far}
+
+    def _shape(self, each: Array) -> Array:
+        """The mean over the extra features (C, p) -> (C,). Where steps are pooled, half of it is for those of the step:
+        that they do not matter was declared, and is what fails first."""
+        if not self._groups:
+            return log_mean(each)
+        plain = self._extras.count - self._extras.steps - self._extras.apart
+        either: Array = np.logaddexp(log_mean(each[:, :plain]), log_mean(each[:, plain:])) - log(2.0)
+        return either
 
     def _loss(self, sums: Sums) -> Array:
         """The evidence on losses (C,), where they are said to be a matter of chance. Lost rewards threaten nothing."""
@@ -786,6 +904,8 @@ class Monitor:
             "sums": [sums.to_json() for sums in self._sums],
             "safe": self._safe.to_json(),
             "forecast": self._forecast.to_json(),
+            "by_step": [forecast.to_json() for forecast in self._by_step],
+            "told": self._told.to_json(),
             "alarm": asdict(self.alarm) if self.alarm else None,
             "warning": asdict(self.warning) if self.warning else None,
             "resets": list(self.resets),
@@ -806,6 +926,9 @@ class Monitor:
                 sums.take_json(entry)
             monitor._safe.take_json(saved["safe"])
             monitor._forecast.take_json(saved["forecast"])
+            for forecast, entry in zip(monitor._by_step, saved["by_step"], strict=True):
+                forecast.take_json(entry)
+            monitor._told.take_json(saved["told"])
             monitor.alarm = Alarm(**saved["alarm"]) if saved["alarm"] else None
             monitor.warning = Alarm(**saved["warning"]) if saved["warning"] else None
             monitor.resets = [str(why) for why in saved["resets"]]

@@ -1,19 +1,22 @@
 """`Problem.check`: every assumption that can be tested, from the problem alone, from logged outcomes, and by looking
 ahead at what safe play would certify."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from math import inf
 from math import log as ln
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tether.check.estimates import estimates
+from tether.check.growth import growth
 from tether.check.later import later_effects
 from tether.check.logs import Log, as_log
 from tether.check.monitor import FIRST_MARK, MESSAGES, SCALES, Monitor, log_mean
 from tether.check.report import Finding, Report, judged, unknown
+from tether.check.survey import Survey, survey
 from tether.errors import InputError, TetherError
 from tether.kernels.bound import examine, fit_costs, limit_lengths
 from tether.kernels.model import ADAPTIVE, BEST, KNOWN, MEASURED, MOVING, SMALLEST, STATE, VISITED, Rules, new_plan
@@ -21,6 +24,8 @@ from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.radius import cost_radius, default_cost_ridge
 from tether.kernels.ridge import Costs, new_costs, new_values, project_rows, refresh_spectrum, remember
 from tether.problem.action_sets import NORM_TOLERANCE, ActionSet, FiniteActions, StarActions
+from tether.problem.effects import HOW
+from tether.problem.limit_on import ASK, LimitOn, is_average
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State
 
@@ -46,7 +51,7 @@ def check_problem(
     steps: int = 10_000,
     level: float | None = None,
     pooled: bool = False,
-    randomised: bool = False,
+    limit_on: LimitOn = "single actions",
     rng: np.random.Generator | None = None,
 ) -> Report:
     """Test the assumptions of a problem; `print` the report.
@@ -60,7 +65,8 @@ def check_problem(
         level: the probability that tests on the log reject although everything holds; δ unless given. The tests of
             costs share one level, that of declared safe costs and that of rewards have one of their own.
         pooled: γ*_h does not depend on h.
-        randomised: RSLUCB-QVI will be used, for which Assumption 5 is not needed.
+        limit_on: "single actions", or "average over draws" as RSLUCB-QVI keeps it. Single actions may then exceed the
+            limit: right for risks, wrong for temperatures.
         rng: draws states, where there are more than 500.
     """
     if not isinstance(steps, int | np.integer) or steps < 1:
@@ -72,64 +78,16 @@ def check_problem(
     if states is None and problem.states is None and logged is not None and logged.states is not None:
         states = list({problem.key_of(state): state for state in logged.states}.values())
     seen = survey(problem, states, rng or np.random.default_rng(0))
-    findings = from_problem(problem, seen, randomised) + pooled_costs(problem, seen, pooled)
+    averages = is_average(limit_on)
+    play, outlook = from_safe_play(problem, seen, int(steps), Ways(averages, pooled, pace_of(problem, logged)))
+    findings = from_problem(problem, seen, averages)
+    if seen.sets:
+        first_new = -1 if play is None else play.first_new()
+        taught = np.zeros((0, problem.dimension)) if logged is None else logged.feature[logged.measured]
+        findings.append(growth(problem, seen, averages, first_new, taught))
+    findings += pooled_costs(problem, seen, pooled)
     findings += without_log() if logged is None else from_log(problem, logged, level, pooled)
-    pace = pace_of(problem, logged)
-    return Report((*findings, *UNKNOWABLE, *from_safe_play(problem, seen, int(steps), randomised, pace)))
-
-
-# The states that are looked at: their action sets and declared safe costs, gathered without refusing any.
-
-MOST_STATES = 500
-"""More states than that are sampled."""
-
-
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """D(s) and τ_h(s) of the states that were looked at; costs (S, H, M), NaN where unknown."""
-
-    states: tuple[State, ...]
-    sets: tuple[ActionSet, ...]
-    costs: Array
-    listed: int  # how many states there were to choose from
-
-    @property
-    def phi_0(self) -> Array:
-        """The safe features, (S, d)."""
-        return np.array([actions.phi_0 for actions in self.sets])
-
-    @property
-    def features(self) -> Array:
-        """Every candidate and every safe feature, (…, d)."""
-        return np.concatenate([np.vstack((actions.phi_0, actions.endpoints)) for actions in self.sets])
-
-    @property
-    def where(self) -> str:
-        """How many states were examined, in words."""
-        if len(self.sets) < self.listed:
-            return f"{len(self.sets)} of {self.listed} states, sampled"
-        return f"{len(self.sets)} state{'s' if len(self.sets) != 1 else ''}"
-
-
-def survey(problem: Problem, states: Iterable[State] | None, rng: np.random.Generator) -> Survey:
-    """Look at the given states, or the problem's own; at most 500 of them, drawn by rng."""
-    found: Sequence[State] = list(states) if states is not None else (problem.states or ())
-    chosen: Sequence[int] = range(len(found))
-    if len(found) > MOST_STATES:
-        chosen = sorted(rng.choice(len(found), MOST_STATES, replace=False).tolist())
-    playable = [found[i] for i in chosen if np.isnan(problem.final_reward_of(found[i]))]
-    sets = [problem.actions(state) for state in playable]
-    for state, actions in zip(playable, sets, strict=True):
-        if actions.endpoints.shape[1] != problem.dimension:
-            raise InputError(
-                f"state {state!r} has features of dimension {actions.endpoints.shape[1]}, but d = {problem.dimension}."
-            )
-    costs = np.full((len(playable), problem.horizon, problem.constraints), np.nan)
-    if problem.baseline_cost is not None:
-        for row, state in enumerate(playable):
-            for step in range(problem.horizon):
-                costs[row, step] = np.asarray(problem.baseline_cost(step, state), dtype=np.float64).reshape(-1)
-    return Survey(tuple(playable), tuple(sets), costs, len(found) if len(chosen) < len(found) else len(playable))
+    return Report((*findings, *UNKNOWABLE, *outlook))
 
 
 # What follows from the problem alone.
@@ -144,7 +102,7 @@ DIGITS = 1e-11
 """Costs further from linear than this, relative to the largest of them, were rounded; less may be the solver's."""
 
 
-def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Finding]:
+def from_problem(problem: Problem, seen: Survey, averages: bool) -> list[Finding]:
     """Every finding that needs no data."""
     if not seen.sets:
         why = "the problem lists no states, and none were given"
@@ -157,9 +115,7 @@ def from_problem(problem: Problem, seen: Survey, randomised: bool) -> list[Findi
         *bounded_costs(problem, seen),
         *misfits(problem, seen),
         *drifts(problem, seen),
-        limited(problem, seen, randomised),
-        star_convex(seen, randomised),
-        directions(seen, randomised),
+        limited(problem, seen, averages),
     ]
 
 
@@ -223,7 +179,7 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
     phi_0, flat = seen.phi_0, seen.costs.reshape(len(seen.sets), -1)
     gamma = np.linalg.lstsq(phi_0, flat, rcond=1e-9)[0]  # the shortest γ of each step and constraint (d, H·M)
     missed = np.abs(phi_0 @ gamma - flat)
-    error = np.tile(np.add(problem.baseline_cost_error, problem.misfit), problem.horizon)  # e + ε, (H·M,)
+    error: Array = np.tile(np.add(problem.baseline_cost_error, problem.misfit), problem.horizon)  # e + ε, (H·M,)
     allowed = error + FIT * max(1.0, float(np.abs(flat).max()))
     way_out = "correct baseline_cost, or add the feature that the safe costs depend on"
     if not (missed <= allowed).all():
@@ -231,16 +187,29 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
         if error.any() and (np.sqrt((missed**2).mean(axis=0)) <= allowed).all():
             return unknown(name, f"least squares misses by up to {missed.max():.3g}; another γ may be within the error")
         return judged(name, False, evidence, way_out)
-    if error.any():
-        return judged(name, True, f"some γ gives them within their declared error, in {seen.where}")
-    needed = np.linalg.norm(gamma, axis=0).reshape(problem.horizon, problem.constraints).max(axis=0)
+    needed = least_norms(phi_0, flat, gamma, error).reshape(problem.horizon, problem.constraints).max(axis=0)
     bound = np.asarray(problem.gamma_norm)
+    if error.any() and not (needed > bound * (1.0 + 1e-9)).any():
+        return judged(name, True, f"some γ gives them within their declared error, in {seen.where}")
     evidence = f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}"
-    if missed.max() > DIGITS * max(1.0, float(np.abs(flat).max())):
+    if not error.any() and missed.max() > DIGITS * max(1.0, float(np.abs(flat).max())):
         evidence += f"; they fit each other up to {missed.max():.1g} only: if they were rounded, declare "
         evidence += "baseline_cost_error, half a unit of the last decimal"
-    way_out = f"raise gamma_norm to {_numbers(needed)} or more"
+    way_out = f"declare {HOW}: B is at least {_numbers(needed)}, and more where other features count"
     return judged(name, not (needed > bound * (1.0 + 1e-9)).any(), evidence, way_out)
+
+
+def least_norms(phi_0: Array, costs: Array, gamma: NDArray[np.floating[Any]], error: Array) -> Array:
+    """Return what safe costs (S, n), each up to its error (n,), demand of ‖γ‖, at least: (n,).
+
+    ⟨γ, Σu_s f_s⟩ is at least Σu_s τ_s − eΣ|u_s|, and at most ‖γ‖‖Σu_s f_s‖, whatever u is. Here it is the one for which
+    Σu_s f_s is the shortest γ (d, n) that gives the costs without an error: then nothing is lost where e = 0.
+    """
+    weights = np.linalg.lstsq(phi_0.T, gamma, rcond=1e-9)[0]
+    proven = (weights * costs).sum(axis=0) - error * np.abs(weights).sum(axis=0)
+    length = np.linalg.norm(phi_0.T @ weights, axis=0)
+    least: Array = np.where(length > 0.0, proven / np.where(length > 0.0, length, 1.0), 0.0)
+    return np.maximum(least, 0.0)
 
 
 def bounded_costs(problem: Problem, seen: Survey) -> list[Finding]:
@@ -312,15 +281,17 @@ def drifts(problem: Problem, seen: Survey) -> list[Finding]:
     return [judged(name, room > 0.0, evidence, "a feature for what changes (a smaller ρ), less noise, or a larger τ")]
 
 
-def limited(problem: Problem, seen: Survey, randomised: bool) -> Finding:
+def limited(problem: Problem, seen: Survey, averages: bool) -> Finding:
     """What τ limits, and whether a_0 keeps to it: section 15."""
     if problem.limit == "expected":
-        name, over = "limit: on the expected cost", "also over the agent's own draw" if randomised else ""
+        name, over = "limit: on the expected cost", "also over the agent's own draw" if averages else ""
         text = "τ limits the mean; single measurements may be over it, by noise"
         return judged(name, True, f"{text}; {over}" if over else text)
     name = f"limit: on the realised cost, kept with probability {1.0 - problem.exceedance:.4g}"
-    way_out = "a safer action, a larger τ or exceedance η; noise_scales=True if a_0 has no noise; no mixtures"
-    if randomised:
+    way_out = (
+        "a safer action, a larger τ or exceedance η; noise_scales=True if a_0 has no noise; a limit on single actions"
+    )
+    if averages:
         return judged(name, False, "RSLUCB-QVI bounds an average over its own draw", way_out)
     reach, gaps = problem.quantile, np.asarray(problem.threshold) - problem.reserve - seen.costs
     text = f"noise may add {_numbers(reach)}" + (" at the end of a ray" if problem.noise_scales else "")
@@ -342,37 +313,6 @@ def pooled_costs(problem: Problem, seen: Survey, pooled: bool) -> list[Finding]:
             "use pooled=False, or correct baseline_cost; agents refuse to pool them",
         )
     ]
-
-
-def star_convex(seen: Survey, randomised: bool) -> Finding:
-    """Assumption 5 (Definition 1). Mixtures of a_0 and an action stand in for rays, in expectation."""
-    name = "A5: star-convex action sets"
-    if randomised:
-        return judged(name, True, "not needed: RSLUCB-QVI mixes, and bounds expected costs")
-    stars = sum(actions.is_star or len(actions.endpoints) == 1 for actions in seen.sets)
-    fine = stars == len(seen.sets)
-    return judged(
-        name,
-        fine,
-        f"in {stars} of {seen.where}" + ("" if fine else "; the others are finite: nothing between two actions"),
-        "SLUCB-QVI stays safe but may never leave a_0: use RSLUCB-QVI (which bounds the *expected* cost), or "
-        "StarActions if amounts between a_0 and an action can be played",
-    )
-
-
-def directions(seen: Survey, randomised: bool) -> Finding:
-    """Which directions play can ever explore: span{φ_0} and, on stars, span{φ − φ_0}."""
-    safe, everything = rank_of(seen.phi_0), rank_of(seen.features)
-    rays = [actions.endpoints - actions.phi_0 for actions in seen.sets if actions.is_star or randomised]
-    reached = rank_of(np.vstack([seen.phi_0, *rays]))
-    evidence = (
-        f"features span {everything} of d = {seen.phi_0.shape[1]} directions, safe features {safe}, "
-        f"what can be played from the first step on {reached}"
-    )
-    if reached != everything:
-        evidence += f": a_0 alone teaches nothing about the other {everything - reached}"
-    way_out = "let amounts between a_0 and an action be played (StarActions, RSLUCB-QVI), vary a_0, or use logged costs"
-    return judged("span: safe play reaches all features", reached == everything, evidence, way_out)
 
 
 def rank_of(rows: Array) -> int:
@@ -416,7 +356,11 @@ TESTS = {
         "no log was given",
         f"{PASS} with states, and outcomes of a_0; else you vouch for it",
     ),
-    "norm": ("A4: ‖γ*‖ <= B", "B is your upper bound", f"{PASS}; a B too small makes early bounds too small"),
+    "norm": (
+        "A4: ‖γ*‖ <= B",
+        "B is your upper bound",
+        f"declare {HOW}; {PASS}: data can only show that a B is too small",
+    ),
 }
 """The monitor's tests: what each finding is called, and what is said of it without a log."""
 
@@ -508,13 +452,14 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
 def _held_out(monitor: Monitor, log: Log) -> str:
     """Root mean square of later residuals under a fit of the earlier half, in units of σ, for the worst constraint."""
     problem, rows = monitor.problem, np.flatnonzero(log.measured)
+    least = 1e-6 * problem.feature_norm**2
     early, late = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     squares: list[Array] = []
     for step in range(1 if monitor.pooled else problem.horizon):
         a, b = (half if monitor.pooled else half[log.step[half] == step] for half in (early, late))
         if len(a) >= 2 * problem.dimension and len(b):
             x = log.feature[a]
-            gamma = np.linalg.solve(x.T @ x + 1e-6 * np.eye(problem.dimension), x.T @ log.cost[a])
+            gamma = np.linalg.solve(x.T @ x + least * np.eye(problem.dimension), x.T @ log.cost[a])
             squares.append(((log.cost[b] - log.feature[b] @ gamma) / np.asarray(problem.noise)) ** 2)
     if not squares:
         return ""
@@ -563,6 +508,9 @@ def safe_plays(problem: Problem, log: Log) -> dict[int, KnownState]:
     return found
 
 
+REACHED = "every state that the learner can reach"
+
+
 def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Finding:
     """Whether a_0, where it was played, costs at most τ: tested whether or not its cost was declared."""
     name, why, way_out = TESTS["safe"]
@@ -571,13 +519,22 @@ def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Fin
         return unknown(name, why, way_out)
     evidence, limit = max(entry["safe"] for entry in monitor.evidence()), monitor.safe_limit
     worst = (log.cost[list(safe)].mean(axis=0) - monitor.problem.threshold).max()
+    others = log.measured.copy()
+    others[list(safe)] = False
+    later = int(sum(log.step[row] > 0 and others[row - 1] for row in safe if row > 0))
     text = f"over {len(safe)} outcomes of a_0 the mean cost is {abs(worst):.3g} {'over' if worst > 0.0 else 'under'} τ"
     alarm = monitor.alarm
     if alarm is not None and alarm.test == "safe":  # later outcomes under τ do not take it back
         evidence = alarm.evidence
         text += f"; after {alarm.observations} of them: {alarm.message.partition('. ')[0]}"
+    if others.any():
+        text += f"; {later} of them came right after other actions"
+    else:
+        text += "; only states that safe play visits were seen, but a_0 must stay safe in "
+        text += f"{REACHED}: explore=True (--explore) looks there"
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
-    way_out = "name a safer action, or raise τ; effects that come steps later: docs/later-effects.md"
+    way_out = f"name a safer action, safe in {REACHED}, limit what leads to the others, or raise τ; "
+    way_out += "effects that come steps later: docs/later-effects.md"
     return judged(name, evidence < limit, f"{text} ({numbers})", way_out)
 
 
@@ -658,21 +615,34 @@ class Reach(NamedTuple):
     radius: float
 
 
+class Ways(NamedTuple):
+    """How the learner is going to play.
+
+    `averages`: mixtures of a_0 and an action count as rays (Eq. 14). `pooled`: one regression for all steps. `pace` is
+    how much time a decision takes, in units of the drift; None if it is unknown.
+    """
+
+    averages: bool = False
+    pooled: bool = False
+    pace: float | None = 1.0
+
+
 class SafePlay:
     """a_0 played over the states in turn, without noise, and what the default learner would certify then.
 
-    `randomised`: mixtures of a_0 and an action count as rays (Eq. 14). `rows` are the candidates besides a_0. `pace` is
-    how much time a decision takes, in units of the drift.
+    `rows` are the candidates besides a_0.
     """
 
-    def __init__(self, problem: Problem, seen: Survey, randomised: bool = False, pace: float = 1.0) -> None:
-        self.problem, self.seen, self.pace = problem, seen, pace
+    def __init__(self, problem: Problem, seen: Survey, ways: Ways) -> None:
+        self.problem, self.seen, self.pace = problem, seen, 1.0 if ways.pace is None else ways.pace
+        self.stages = 1 if ways.pooled else problem.horizon
+        self._first: list[int | None] = []
         self.ridge = default_cost_ridge(problem.noise, problem.gamma_norm, problem.dimension)
         self.gram = seen.phi_0.T @ seen.phi_0 / len(seen.phi_0)  # mean φ_0φ_0ᵀ
         self.moment = np.einsum("shm,sd->hmd", seen.costs, seen.phi_0) / len(seen.phi_0)
         chosen = np.unique(np.linspace(0, len(seen.sets) - 1, min(len(seen.sets), MOST_SETS)).round().astype(int))
         self.states, self.costs = [seen.states[i] for i in chosen], seen.costs[chosen]
-        self.stars = [randomised or seen.sets[i].is_star for i in chosen]
+        self.stars = [ways.averages or seen.sets[i].is_star for i in chosen]
         self.rows: list[Array] = []
         self.sets: list[ActionSet] = []
         for i, star in zip(chosen, self.stars, strict=True):
@@ -694,13 +664,14 @@ class SafePlay:
             memory=STATE if windows else VISITED,
             radius_kind=MOVING if windows else SMALLEST,
             reduces_radius=True,
+            steers=np.zeros(constraints, dtype=np.int64),
             threshold=problem.mean_limit,
             noise=np.array(problem.noise),
             gamma_norm=np.array(problem.gamma_norm),
             feature_norm=problem.feature_norm,
             cost_error=np.array(problem.baseline_cost_error),
             misfit=np.array(problem.misfit),
-            events=horizon * constraints / problem.confidence,
+            events=self.stages * constraints / problem.confidence,
             tuned_radius=0.0,
             value_radius=np.zeros(horizon),
             value_events=0.0,
@@ -720,7 +691,7 @@ class SafePlay:
             wanted = windows[2 if problem.drift_per == "second" else 1] * np.cbrt(self.pace)
             window = min(windows, key=lambda each: abs(float(np.log(each / wanted))))
             last = min(last, window / self.pace)
-        count = last / horizon  # observations of each step h
+        count = last / self.stages  # observations of each regression
         costs.gram[:] += count * self.gram
         costs.moment[:] = count * self.moment
         costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
@@ -765,7 +736,11 @@ class SafePlay:
 
     def first_new(self) -> int | None:
         """The fewest steps after which some action (a tenth of some ray) is certified; None if never."""
+        if not self._first:
+            self._first.append(self._find_first_new())
+        return self._first[0]
 
+    def _find_first_new(self) -> int | None:
         def there(steps: int) -> bool:
             found = zip(self.reach_after(steps).lengths, self.stars, strict=True)
             return any(len(lengths) and lengths.max() >= (SHARE if star else 1.0) for lengths, star in found)
@@ -798,27 +773,25 @@ class SafePlay:
         return best[0], best[1]
 
 
-def from_safe_play(
-    problem: Problem, seen: Survey, steps: int, randomised: bool, pace: float | None = 1.0
-) -> list[Finding]:
-    """The findings about the radius and about how soon something new is certified."""
+def from_safe_play(problem: Problem, seen: Survey, steps: int, ways: Ways) -> tuple[SafePlay | None, list[Finding]]:
+    """The findings about the radius and about how soon something new is certified, and the play they come from."""
     names = ("radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new")
     if not seen.sets or problem.baseline_cost is None or not np.isfinite(seen.costs).all():
         why = "it needs states, and what their safe actions cost"
-        return [unknown(name, why, "declare states and baseline_cost") for name in names]
-    if pace is None:
+        return None, [unknown(name, why, "declare states and baseline_cost") for name in names]
+    if ways.pace is None:
         why = "drift is per second, and nobody said how many seconds lie between two decisions"
-        return [unknown(name, why, "pass a log with a column `time`") for name in names]
-    play = SafePlay(problem, seen, randomised, pace)
+        return None, [unknown(name, why, "pass a log with a column `time`") for name in names]
+    play = SafePlay(problem, seen, ways)
     if not any(map(len, play.rows)):
-        return [judged(name, False, "a_0 is the only action", "declare other actions") for name in names]
+        return None, [judged(name, False, "a_0 is the only action", "declare other actions") for name in names]
     first, later = play.reach_after(0), play.reach_after(steps)
     gap = float((np.asarray(problem.threshold) - play.costs).min())
     evidence = f"β = {first.radius:.3g} at first, {later.radius:.3g} after {steps} steps of a_0; least gap {gap:.3g}. "
     evidence += "; then ".join(_spread(reach) for reach in (first, later))
     longest = max(float(lengths.max(initial=0.0)) for reach in (first, later) for lengths in reach.lengths)
     way_out = "a smaller σ, d or B, a larger gap, safe costs of all states (condition_on='all'), logs"
-    return [judged(names[0], longest >= USABLE, evidence, way_out), _outlook(play, first, steps, names[1])]
+    return play, [judged(names[0], longest >= USABLE, evidence, way_out), _outlook(play, first, steps, names[1])]
 
 
 def _spread(reach: Reach) -> str:
@@ -845,5 +818,5 @@ def _outlook(play: SafePlay, first: Reach, steps: int, name: str) -> Finding:
     longest = max(rays, default=0.0)
     if longest >= USABLE:
         return judged(name, True, f"lengths up to {longest:.2g} of a ray are certified at once, and teach; {why}")
-    way_out = "play rays or mixtures (small lengths teach), vary a_0, condition_on='all', or start from logged costs"
+    way_out = f"shared features, rays (small lengths teach), a varied a_0, logged costs; or, on average only, {ASK}"
     return judged(name, False, why, way_out)

@@ -1,5 +1,6 @@
 """Finding and Report: what was examined, what was found, and the way out."""
 
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
 from textwrap import wrap
@@ -59,10 +60,13 @@ class Report:
         """Whether something was checked and nothing failed. What cannot be known stays your responsibility."""
         return self.verdict == "holds"
 
-    def require(self) -> None:
-        """Raise an AssumptionError unless it is ok."""
-        if not self.ok:
-            failed = "\n".join(f"{finding.name}: {finding.evidence}; {finding.way_out}" for finding in self.failures)
+    def require(self, *, besides: tuple[str, ...] = ()) -> None:
+        """Raise an AssumptionError unless it is ok; findings of the names `besides` may fail, with a warning."""
+        serious = [finding for finding in self.failures if finding.name not in besides]
+        for finding in self.failures if not serious else ():
+            warnings.warn(f"{finding.name}: {finding.evidence}; {finding.way_out}", stacklevel=3)
+        if serious or self.verdict == "nothing examined":
+            failed = "\n".join(f"{finding.name}: {finding.evidence}; {finding.way_out}" for finding in serious)
             raise AssumptionError(f"the check says: {self.verdict}.\n{failed or NOTHING}")
 
     def __getitem__(self, name: str) -> Finding:

@@ -1,11 +1,13 @@
 """What do I have to know? Questions whose answers are options of a Problem, for `tether check --wizard`.
 
 docs/choosing.md shows the same: it contains what `python -m tether.check.wizard` prints. Another question is one more
-entry of QUESTIONS; its figures come from benchmarks/assumptions.py, whose table is copied here as it was printed.
+entry of QUESTIONS; its figures come from benchmarks/assumptions.py, by `make figures-options`.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from tether.problem.limit_on import CAVEAT
 
 
 class Answer(NamedTuple):
@@ -35,9 +37,9 @@ QUESTIONS = (
     Question("How well do you know what the safe actions cost?", (
         Answer("exactly, to all digits", ("baseline_cost=safe_cost",),
                "nothing; but a wrong one makes bounds wrong everywhere",
-               "in doubt, declare how far it may be off: for a rounded cost half a unit of its last decimal, which "
-               "costs next to nothing", row="nothing else"),
-        Answer("roughly: measured, or rounded", ("baseline_cost=safe_cost", "baseline_cost_error=0.01"),
+               "in doubt, declare how far it may be off: for a typed or rounded cost half a unit of its last decimal",
+               row="nothing else"),
+        Answer("roughly: measured, typed or rounded", ("baseline_cost=safe_cost", "baseline_cost_error=0.01"),
                "remembered safe costs tell about other actions only up to the error",
                "safe actions whose cost follows from what they are: doing nothing often costs exactly 0",
                row="nothing else"),
@@ -75,6 +77,17 @@ QUESTIONS = (
                "features that follow the cost more closely; `tether check --log` tests them on your data",
                row="`misfit=0.01`"),
     )),
+    Question("What can one unit of each feature change the cost by at most?", (
+        Answer("by 1: costs and features have about the size of 1"),
+        Answer("by what a data sheet says, or somebody who knows: °C per kW, bar per litre",
+               ("feature_effects=[2.0, 0.5]",),
+               "radii grow with it, at first: a larger B is only slower",
+               "nothing: B is a bound on γ*, and no data can give one"),
+        Answer("I cannot say", (),
+               "the guarantee: with a B that is too small early bounds are too small, and no data bound it from above",
+               "a data sheet, a simulation, an expert: in doubt ten times as much, since a B too large costs only time",
+               covered=False),
+    )),
     Question("Are rewards observed exactly?", (
         Answer("yes"),
         Answer("with noise", ("reward_noise=0.5",),
@@ -111,40 +124,63 @@ QUESTIONS = (
     Question("Is there something between the safe action and the others: a dose, a share, a speed?", (
         Answer("yes (`StarActions`)"),
         Answer("no, single actions (`FiniteActions`)", (),
-               "the bound is on the mean over the learner's own draw: each single action may cost more than τ",
-               "an amount that can be scaled, so that actions become rays",
+               "the learner leaves the safe action only if actions share features; `tether check` says whether",
+               "features that actions share, or an amount that can be scaled"),
+        Answer("no, single actions, and the limit may hold on average only (a risk, never a temperature)", (),
+               f"{CAVEAT[0].upper()}{CAVEAT[1:]}. The bound is on the mean over the learner's own draw",
+               "an amount that can be scaled, so that actions become rays, or features that actions share",
                agent="RslucbQvi(problem, rng=np.random.default_rng())",
                refuses=("baseline_cost=None", 'limit="realised"')),
+    )),
+    Question("May `tether check` try actions in your environment before it learns?", (
+        Answer("yes, it is a simulator, or certified actions may be tried",
+               costs="half of the plays of `tether check module:bridge`: certified actions, then the safe one. It must "
+               "stay safe in every state that the learner can reach, and this is how that is tested",
+               drop="`--no-explore`, or a log"),
+        Answer("no, it is real equipment: only the safe action",
+               costs="`tether check module:bridge --no-explore` sees only the states that safe play visits. You vouch "
+               "that the safe action stays safe in every state that the learner can reach",
+               drop="a simulator; or a log in which other actions came before the safe one"),
     )),
 )
 # fmt: on
 
 MEASURED = """\
-| | safe costs known exactly | safe costs known to ± 0.01 | safe costs unknown |
+<!-- figures: options -->
+|  | safe costs known exactly | safe costs known to ± 0.01 | safe costs unknown |
 |---|---|---|---|
-| nothing else | 1.00 / 0.82 | 4.63 / 0.72 | 5.59 / 0.67 |
-| yes/no costs, `cost_kind="bounded"` | 1.01 / 0.82 | 6.85 / 0.74 | 22.60 / 0.41 |
-| yes/no costs, `noise=0.5` | 1.00 / 0.82 | 11.06 / 0.67 | 22.20 / 0.36 |
-| `misfit=0.01` | 7.10 / 0.68 | 8.14 / 0.62 | 8.55 / 0.53 |
-| `misfit=0.03` | 15.89 / 0.50 | 16.57 / 0.47 | 15.95 / 0.34 |
-| `drift=1e-4` | 12.31 / 0.41 | 13.13 / 0.35 | 13.40 / 0.09 |
-| `drift=1e-6`, `drift_per="second"`, a decision every 100 s | 12.51 / 0.40 | 13.28 / 0.34 | 13.57 / 0.10 |
-| 10 % of costs lost, `lost="at-random"` | 1.00 / 0.82 | 4.85 / 0.72 | 5.92 / 0.66 |
-| 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.82 | 20.43 / 0.49 | 52.49 / 0.00 |
-| `reward_noise=0.5`, and rewards are so noisy | 3.88 / 0.82 | 7.66 / 0.74 | 8.89 / 0.73 |
-| `reward_noise=0.5`, but rewards are exact | 3.27 / 0.82 | 6.94 / 0.74 | 8.11 / 0.74 |
-| `limit="realised"` | 25.32 / 0.33 | 29.66 / 0.25 | 33.17 / 0.21 |
-"""
-"""What benchmarks/assumptions.py prints. Cells: regret in units of the first cell's / certified share at the end."""
+| nothing else | 1.00 / 0.83 | 3.69 / 0.75 | 4.34 / 0.70 |
+| yes/no costs, `cost_kind="bounded"` | 1.02 / 0.83 | 6.98 / 0.75 | 18.45 / 0.44 |
+| yes/no costs, `noise=0.5` | 1.00 / 0.83 | 10.23 / 0.68 | 18.79 / 0.37 |
+| `misfit=0.01` | 5.61 / 0.69 | 6.50 / 0.65 | 6.61 / 0.56 |
+| `misfit=0.03` | 13.46 / 0.52 | 13.93 / 0.49 | 12.62 / 0.35 |
+| `drift=1e-4` | 9.81 / 0.45 | 10.20 / 0.38 | 10.36 / 0.09 |
+| `drift=1e-6`, `drift_per="second"`, a decision every 100 s | 9.89 / 0.43 | 10.28 / 0.37 | 10.66 / 0.10 |
+| 10 % of costs lost, `lost="at-random"` | 1.00 / 0.83 | 3.86 / 0.74 | 4.58 / 0.69 |
+| 10 % of costs lost, `lost="worst-case"` | 1.00 / 0.83 | 18.68 / 0.50 | 50.02 / 0.00 |
+| `reward_noise=0.5`, and rewards are so noisy | 3.52 / 0.83 | 6.35 / 0.76 | 7.07 / 0.74 |
+| `reward_noise=0.5`, but rewards are exact | 3.08 / 0.83 | 5.77 / 0.76 | 6.71 / 0.75 |
+| `limit="realised"` | 19.81 / 0.35 | 24.48 / 0.28 | 27.62 / 0.23 |
+| `limit="realised"`, everything known | 18.70 / – | 18.70 / – | 18.70 / – |
+| only safe actions are played | 50.19 / 0.00 | 50.19 / 0.00 | 50.19 / 0.00 |
 
-ALWAYS_SAFE = "52.62"
-"""The regret of a learner that always plays safe, in the same units."""
+`python benchmarks/assumptions.py`: 3,000 decisions, mean of 6 seeds (Tether 0.2.0).
+<!-- /figures -->
+"""
+"""What tools/figures.py writes here. Cells: regret in units of the first cell's / certified share at the end."""
+
+ALWAYS_SAFE = "only safe actions are played"
+"""The row of a learner that always plays safe."""
 
 
 def measured(answer: Answer, column: int) -> tuple[str, str]:
-    """Its regret and certified share in MEASURED, empty if it was not measured; columns: safe costs known exactly,
-    roughly, not."""
-    lines = [line for line in MEASURED.splitlines() if answer.row and line.startswith(f"| {answer.row} |")]
+    """`cell` of the answer's row; columns: safe costs known exactly, roughly, not."""
+    return cell(answer.row, column)
+
+
+def cell(row: str, column: int) -> tuple[str, str]:
+    """Regret and certified share in a row of MEASURED, empty if there is none of that name."""
+    lines = [line for line in MEASURED.splitlines() if row and line.startswith(f"| {row} |")]
     regret, _, share = lines[0].split("|")[2 + column].partition("/") if lines else ("", "", "")
     return regret.strip(), share.strip()
 

@@ -129,6 +129,7 @@ def report(log: Log, json: Json = False, debug: Debug = False) -> None:
     """What a log says in numbers: how often a_0 was played, and what the proposals gained over it."""
     with _failures(debug):
         from tether.live.audit import summary
+        from tether.live.records import Waits
 
         store = _filled(log)
         found = summary(store)
@@ -136,9 +137,16 @@ def report(log: Log, json: Json = False, debug: Debug = False) -> None:
         lines = [
             f"{counts.decisions} decisions, {counts.baseline} of them a_0; the mode is {found.mode}.",
             f"{counts.outcomes} outcomes, {counts.costs} with a cost; {counts.refusals} refusals by the gate.",
+            *([Waits(found.waiting, found.waiting_for, 0.0).said(0.0)] if found.waiting else []),
             *(f"Comparison {number}: {each}" for number, each in enumerate(compared, start=1)),
         ]
-        shown = {"mode": found.mode, **asdict(counts), "comparisons": [each.to_json() for each in compared]}
+        if counts.over_by_itself:
+            lines.append(
+                f"{counts.over_by_itself} played actions were drawn and have an own bound over τ, apart from noise: "
+                "the limit is on the average over the draw."
+            )
+        waits = {"waiting": found.waiting, "waiting_for": list(found.waiting_for)}
+        shown = {"mode": found.mode, **asdict(counts), **waits, "comparisons": [each.to_json() for each in compared]}
         output.show(json, {"log": store.identity(), **shown}, lines)
 
 

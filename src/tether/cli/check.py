@@ -10,6 +10,7 @@ import typer
 
 from tether.cli import output
 from tether.errors import InputError
+from tether.problem.limit_on import ASK
 
 if TYPE_CHECKING:
     from tether.check.report import Finding
@@ -101,7 +102,7 @@ def show(title: str, rows: "Sequence[tuple[str, Finding]]") -> None:
 
 def by_questions(json: bool) -> bool:
     """Ask what is known, print the Problem to declare, say whether the guarantee covers it."""
-    from tether.check.wizard import ALWAYS_SAFE, QUESTIONS, declaration, measured, obstacles
+    from tether.check.wizard import ALWAYS_SAFE, QUESTIONS, cell, declaration, measured, obstacles
 
     output.notice("Type the number of an answer.")
     answers = [_ask(question, f"{at} of {len(QUESTIONS)}") for at, question in enumerate(QUESTIONS, start=1)]
@@ -114,9 +115,10 @@ def by_questions(json: bool) -> bool:
         output.print_json({"ok": not against, "declaration": declaration(answers), "answers": said, "against": against})
         return not against
     typer.echo(
-        f"\n{declaration(answers)}\n\nThe numbers are examples: write yours. tether.learn takes the same options, and"
+        f"\n{declaration(answers)}\n\nThe numbers are examples: write yours. tether.learn takes the same options."
     )
-    typer.echo("mixtures=True for RslucbQvi.")
+    if any(answer.agent for answer in answers):
+        typer.echo(fill(f"In tether.learn, RslucbQvi is {ASK}.", 98))
     for question, answer in zip(QUESTIONS, answers, strict=True):
         if not answer.costs:
             continue
@@ -127,7 +129,9 @@ def by_questions(json: bool) -> bool:
         for name, text in zip(("write", "costs", "measured", "to drop it"), texts, strict=True):
             if text:
                 typer.echo(fill(text, 98, initial_indent=f"    {name:<12}", subsequent_indent=" " * 16))
-    typer.echo(f"\nEach was measured alone (docs/choosing.md); always playing safe has regret {ALWAYS_SAFE}.")
+    typer.echo(
+        f"\nEach was measured alone (docs/choosing.md); always playing safe has regret {cell(ALWAYS_SAFE, column)[0]}."
+    )
     for text in against:
         typer.echo(fill(text, 98, initial_indent="NOT COVERED   ", subsequent_indent=" " * 14))
     return not against

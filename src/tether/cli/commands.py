@@ -16,6 +16,7 @@ from tether.cli.examples import examples
 from tether.cli.output import Debug, Json
 from tether.cli.serve import serve, token
 from tether.errors import TetherError, nearest
+from tether.problem.limit_on import CAVEAT
 
 if TYPE_CHECKING:
     from tether.lab.books import Results
@@ -226,10 +227,15 @@ def check(
         typer.Option(help="Logged outcomes of your problem: .npz, .csv, .parquet, or the folder of an export."),
     ] = None,
     plays: Annotated[int, typer.Option(min=1, help="Steps to play where a Bridge is checked without a log.")] = 1000,
-    explore: Annotated[bool, typer.Option("--explore", help="Play certified steps, too, not a_0 alone.")] = False,
+    explore: Annotated[
+        bool,
+        typer.Option("--explore/--no-explore", help="Play certified actions, too: --no-explore for real equipment."),
+    ] = True,
     steps: Annotated[int, typer.Option(min=1, help="Steps of safe play that you can afford at first.")] = 10_000,
     level: Annotated[float | None, typer.Option(help="Level of the tests on the log; δ unless given.")] = None,
-    randomised: Annotated[bool, typer.Option("--randomised", help="Check for RSLUCB-QVI.")] = False,
+    limit_on: Annotated[
+        str, typer.Option(help=f"'single actions', or 'average over draws': {CAVEAT}.")
+    ] = "single actions",
     pooled: Annotated[bool, typer.Option("--pooled", help="Costs do not depend on the step h.")] = False,
     json: Json = False,
     debug: Debug = False,
@@ -246,7 +252,7 @@ def check(
             code = 0 if checking.by_questions(json) else 1
         elif checking.names_a_problem(spec):
             playing = {"plays": plays, "explore": explore, "seed": seed or 0}
-            options = {"steps": steps, "level": level, "randomised": randomised, "pooled": pooled}
+            options = {"steps": steps, "level": level, "limit_on": limit_on, "pooled": pooled}
             code = checking.of_problem(spec, log, json, playing, **options)
         else:
             code = 0 if checking.of_study(spec, seed, json) else 1

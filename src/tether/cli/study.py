@@ -115,6 +115,7 @@ class Conducted(NamedTuple):
 
     report: dict[str, Any]
     table: Table
+    more: dict[str, Table]
 
 
 def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> Conducted:
@@ -149,7 +150,7 @@ def conduct(study: Study, folder: Path, engine: Engine, figures: bool) -> Conduc
         "kept": done.kept,
         "artifacts": [str(path) for path in artifacts],
     }
-    return Conducted(summary, table)
+    return Conducted(summary, table, view.more(results))
 
 
 def show(conducted: Sequence[Conducted], *, merged: bool, json: bool) -> None:
@@ -165,14 +166,16 @@ def show(conducted: Sequence[Conducted], *, merged: bool, json: bool) -> None:
         }
         print_json(whole if merged else reports[0])
     else:
-        for report, table in conducted:
-            _show(report, table)
+        for report, table, more in conducted:
+            _show(report, table, more)
     if any(report["failures"] for report in reports):
         raise typer.Exit(1)
 
 
-def _show(report: dict[str, Any], table: Table) -> None:
+def _show(report: dict[str, Any], table: Table, more: Mapping[str, Table]) -> None:
     show_table(f"{report['study']}: {report['title']}", table.heads, table.lines)
+    for name, one in more.items():
+        show_table(f"{report['study']}: {name}", one.heads, one.lines)
     if report["claims"]:
         claims = [("holds" if c["holds"] else "FAILS", c["text"], c["evidence"]) for c in report["claims"]]
         show_table("Claims", ("here it", "claim", "evidence"), claims)

@@ -44,7 +44,7 @@ class PerAction(ActionFeatures):
     """φ(s, a) = ψ(s) ⊗ e_a: each action has its own copy of the state features. d = k times the number of actions.
 
     With a one-hot ψ these are the tabular features of (s, a): all costs are linear in them, and no outcome says
-    anything about another pair, so a *finite* set never leaves a_0: mix actions (RSLUCB-QVI), or share features.
+    anything about another pair, so a *finite* set never leaves a_0: share features, or use rays.
     """
 
     def __init__(self, state: Features, actions: int | Sequence[Hashable]) -> None:

@@ -302,7 +302,8 @@ class Bridge:
         mask: the entry of `info` that says which Discrete actions are allowed, such as "action_mask".
         targets: where the rays of a Box end: points, or a function observation -> points; None: the walls.
         reward_range: (lo, hi), mapped affinely to [0, 1], which is what optimism needs. Safety does not need it.
-        baseline_cost_error, confidence, gamma_norm, feature_norm, tight_baseline, gap_floor: as in Problem.
+        baseline_cost_error, confidence, gamma_norm, feature_effects, feature_norm: as in Problem.
+        tight_baseline, gap_floor: as in Problem.
         misfit, drift, drift_per, limit, exceedance, noise_scales: as in Problem.
         lost, cost_range: as in Problem, for steps whose cost is None.
         time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
@@ -337,6 +338,7 @@ class Bridge:
     reward_range: tuple[float, float] | None = None
     confidence: float = 0.01
     gamma_norm: float | Sequence[float] | None = None
+    feature_effects: Sequence[Any] | None = None
     feature_norm: float = 1.0
     tight_baseline: Literal["error", "baseline"] = "error"
     gap_floor: float = 0.0
@@ -384,6 +386,7 @@ class Bridge:
             baseline_cost_error=self.baseline_cost_error,  # type: ignore[arg-type]
             confidence=self.confidence,
             gamma_norm=() if self.gamma_norm is None else self.gamma_norm,  # type: ignore[arg-type]
+            feature_effects=self.feature_effects,
             feature_norm=self.feature_norm,
             key=None if self.key is None else self._key_of,
             gap_floor=self.gap_floor,
@@ -504,7 +507,7 @@ class Bridge:
         return unpack(self.env.step(owned(action)))
 
     def check(self, log: Any = None, **options: Any) -> "Report":
-        """Play the safe action (`plays=1000` steps; `explore=True`: certified steps, too), or take a log; test it all.
+        """Play the safe action, then certified ones (`plays=1000`, `explore=True`), or take a log; test it all.
 
         Options are those of `tether.gym.check.check_bridge` and of `Problem.check`.
         """

@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 from tether.agents.agent import Agent
 from tether.errors import InputError
 from tether.gym.bridge import Bridge
+from tether.problem.limit_on import ASK
 from tether.records import Array, Reason, State, StateKey
 
 LEVEL = 0.95
@@ -18,8 +19,8 @@ LEVEL = 0.95
 WHY_SAFE: dict[Reason, str] = {
     "only-baseline": "no other action could be certified. Bounds are tighter with a known baseline_cost, which helps "
     "most, a larger gap between τ and the safe cost, fewer or shared features, more episodes, and with a smaller noise "
-    "σ, gamma_norm or misfit if that is still true. Yes/no costs have cost_kind='bounded'. Finite actions with "
-    "features of their own need mixtures=True",
+    "σ, gamma_norm or misfit if that is still true. Yes/no costs have cost_kind='bounded'. If the limit may hold on "
+    f"average only, finite actions with features of their own have {ASK}",
     "baseline-best": "others were certified, but none was expected to earn more: it may be the best there is, or the "
     "rewards are not linear in these features, or noisier than the declared reward_noise",
     "alarm": "the declared cost of the safe action contradicts the data: correct baseline_cost, or leave it out",

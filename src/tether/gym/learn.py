@@ -17,9 +17,11 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
+from tether.agents.own_bound import own_bounds
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.check.monitor import Monitor
+from tether.check.problem_check import REWARD
 from tether.errors import InputError, nearest
 from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes, owned
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
@@ -27,6 +29,7 @@ from tether.gym.comparison import check_count
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
 from tether.problem.keys import rebuilt
+from tether.problem.limit_on import CAVEAT, LimitOn, is_average
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
 from tether.records import Array, Decision, Reason, State, Transition
@@ -36,6 +39,7 @@ AgentFactory = Callable[[Problem, np.random.Generator], Agent]
 SYMBOLS = {
     "phi": "features", "a_0": "safe_action", "tau": "threshold", "sigma": "noise", "delta": "confidence",
     "H": "horizon", "K": "episodes", "B": "gamma_norm", "epsilon": "misfit", "rho": "drift", "eta": "exceedance",
+    "effects": "feature_effects",
     "safe_cost": "baseline_cost", "steps": "episodes", "timesteps": "episodes", "total_timesteps": "episodes",
     "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range", "cost_limit": "threshold",
 }  # fmt: skip
@@ -64,6 +68,7 @@ def learn(
     reward_range: tuple[float, float] | None = None,
     confidence: float = 0.01,
     gamma_norm: float | Sequence[float] | None = None,
+    feature_effects: Sequence[Any] | None = None,
     feature_norm: float = 1.0,
     tight_baseline: Literal["error", "baseline"] = "error",
     gap_floor: float = 0.0,
@@ -81,7 +86,7 @@ def learn(
     key: Callable[[State], Hashable] | None = None,
     reset_options: dict[str, Any] | None = None,
     names: Names = NO_NAMES,
-    mixtures: bool = False,
+    limit_on: LimitOn = "single actions",
     stationary: bool = False,
     config: SlucbConfig | None = None,
     agent: AgentFactory | None = None,
@@ -117,6 +122,7 @@ def learn(
         reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
         confidence: δ, as in Problem, and so are the others up to noise_scales.
         gamma_norm: B ≥ ‖γ*‖, or one per constraint; None takes √d.
+        feature_effects: in place of gamma_norm, what one unit of each feature can change the cost by at most.
         feature_norm: an upper bound on ‖φ‖.
         tight_baseline: what to do where the safe action leaves no gap under τ.
         gap_floor: a gap under τ that the safe action is known to leave where its cost is unknown.
@@ -136,15 +142,16 @@ def learn(
         key: observation -> something hashable, for objects of your own that are no dataclasses.
         reset_options: handed to every env.reset.
         names: what people call costs, actions, features and states, and the units: `tether.Names`.
-        mixtures: RSLUCB-QVI instead of SLUCB-QVI: plays an action with a probability, and bounds the *expected* cost
-            over its own coin. What a finite set without shared features needs to get anywhere. Needs baseline_cost.
+        limit_on: "single actions": every action that is played keeps to the limit. "average over draws": actions are
+            drawn with probabilities (RSLUCB-QVI), and only the average over the draw keeps to it. Single actions may
+            then exceed the limit: right for risks, wrong for temperatures. Needs baseline_cost.
         stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.
         config: every setting of the agent; by default plans are renewed in every episode for Discrete observations, and
             when the information has doubled for others, and values are explored by `learning_config`.
         agent: (problem, rng) -> an agent of your own, or a restored one, instead.
         watch: test the assumptions online (`tether.Monitor`); an alarm leaves only the safe action.
-        check: first play the safe action for 1000 steps and run every test of `Bridge.check` on them; what fails is an
-            AssumptionError, and nothing is learned.
+        check: first play 1000 steps, the safe action and then certified ones, and run every test of `Bridge.check` on
+            them; what fails is an AssumptionError, and nothing is learned.
         progress: show a bar; None shows it on a terminal.
         on_step: called after each step with the decision and the transition.
         callbacks: called after each episode with an `Episode`; `TensorBoard` and `MLflow` of `tether.gym.callbacks`
@@ -158,21 +165,22 @@ def learn(
     bridge = _bridge(locals())
     for name, count in (("seed", seed), ("episodes", episodes), ("compare", 0 if compare is None else compare)):
         check_count(name, count)
-    listeners = check_callbacks(callbacks)
+    listeners, averages = check_callbacks(callbacks), is_average(limit_on)
     for name, function in (("agent", agent), ("on_step", on_step)):
         if function is not None and not callable(function):
             raise InputError(f"{name} must be a function, or None, but is {function!r}.")
     if on_step is not None:
         check_takes(on_step, "on_step", "decision", "transition")
     if check:
-        bridge.check(seed=seed, pooled=stationary, randomised=mixtures).require()
+        bridge.check(seed=seed, pooled=stationary, limit_on=limit_on).require(besides=(REWARD,))
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
     if not isinstance(config, SlucbConfig | None):
         raise InputError(f"config must be a tether.SlucbConfig(…), but is {config!r}.")
+    learner: Agent
     if agent is None:
-        learner = default_agent(bridge, rng, mixtures=mixtures, stationary=stationary, config=config)
-    elif mixtures or stationary or config is not None:
-        raise InputError("mixtures, stationary and config choose Tether's agent, but agent=… brings its own.")
+        learner = default_agent(bridge, rng, limit_on=limit_on, stationary=stationary, config=config)
+    elif averages or stationary or config is not None:
+        raise InputError("limit_on, stationary and config choose Tether's agent, but agent=… brings its own.")
     else:
         learner = agent(bridge.problem, rng)
     if watch:
@@ -198,7 +206,7 @@ def learn(
             interrupted = True
     seconds = monotonic() - began
     rows.sort(key=lambda row: row.episode)  # several environments take turns; the steps of each stay in order
-    episode, reward, costs, bound, is_baseline, reasons, _ = zip(*rows, strict=True) if rows else ((),) * 7
+    episode, reward, costs, bound, own, is_baseline, reasons, _ = zip(*rows, strict=True) if rows else ((),) * 8
     stopped, m = interrupted or bool(asked), bridge.problem.constraints
     comparison = None
     if not stopped and not all(is_baseline):
@@ -214,6 +222,7 @@ def learn(
         reward=np.array(reward, dtype=np.float64),
         cost=_measured(costs, bridge.problem),
         bound=np.array(bound, dtype=np.float64).reshape(-1, m),
+        own_bound=np.array(own, dtype=np.float64).reshape(-1, m),
         is_baseline=np.array(is_baseline, dtype=np.bool_),
         reasons=dict(Counter(reasons)),
         bounds=bounds,
@@ -238,6 +247,8 @@ def _bridge(given: dict[str, Any]) -> Bridge:
     """The environment, of several the first, as a problem, from the arguments of `learn`."""
     allowed = signature(learn).parameters
     for name in given["misspelt"]:
+        if name in ("mixtures", "randomised"):
+            raise TypeError(f"learn() has no {name!r}; did you mean limit_on='average over draws'? Note: {CAVEAT}.")
         if name in {one.name for one in fields(SlucbConfig)}:
             raise TypeError(
                 f"learn() has no {name!r}: it is a setting of the agent, config=tether.SlucbConfig({name}=…)."
@@ -269,13 +280,13 @@ def learning_config(*, listed: bool) -> SlucbConfig:
 
 
 def default_agent(
-    bridge: Bridge, rng: np.random.Generator, *, mixtures: bool, stationary: bool, config: SlucbConfig | None
-) -> Agent:
+    bridge: Bridge, rng: np.random.Generator, *, limit_on: LimitOn, stationary: bool, config: SlucbConfig | None
+) -> SlucbQvi:
     """SLUCB-QVI or RSLUCB-QVI with the settings that suit the environment."""
     listed = isinstance(bridge.env.observation_space, spaces.Discrete)
     chosen = config or learning_config(listed=listed)
     chosen = replace(chosen, pooled=chosen.pooled or stationary)
-    return RslucbQvi(bridge.problem, chosen, rng=rng) if mixtures else SlucbQvi(bridge.problem, chosen)
+    return RslucbQvi(bridge.problem, chosen, rng=rng) if is_average(limit_on) else SlucbQvi(bridge.problem, chosen)
 
 
 def attach_monitor(agent: Agent, problem: Problem) -> None:
@@ -305,6 +316,7 @@ class _Row(NamedTuple):
     reward: float
     cost: Any
     bound: list[float]
+    own_bound: Array
     is_baseline: bool
     reason: Reason
     ends_episode: bool
@@ -360,10 +372,11 @@ def _episode(bridge: Bridge, agent: Agent, number: int, seed: int | None) -> Ite
     for step in range(horizon):
         decision = agent.act(step, state, **bridge.stamp)
         outcome, stepped = bridge.play(decision)
+        own = own_bounds(agent, decision)
         agent.observe(outcome)
         ends = stepped.terminated or stepped.truncated or step == horizon - 1
         bound = [evidence.bound for evidence in decision.evidence]
-        row = _Row(number, stepped.reward, outcome.cost, bound, decision.is_baseline, decision.reason, ends)
+        row = _Row(number, stepped.reward, outcome.cost, bound, own, decision.is_baseline, decision.reason, ends)
         state = owned(outcome.next_state)  # who is shown the outcome may write into it
         yield row, decision, outcome
         if ends:

@@ -10,6 +10,7 @@ from tether.agents.agent import Agent
 from tether.errors import imported
 from tether.gym.bridge import Bridge
 from tether.gym.comparison import WHY_SAFE, Comparison, amount, compare
+from tether.problem.limit_on import CAVEAT
 from tether.problem.problem import Problem
 from tether.records import Array, Reason
 
@@ -28,6 +29,8 @@ class LearningResult:
         reward: the environment's own reward, (T,).
         cost: the observed, noisy cost, (T, M); NaN where it was not measured.
         bound: the certified bound on the step's cost, (T, M).
+        own_bound: the certified bound of the played action by itself, (T, M). It can lie over the threshold where
+            actions are drawn, as the limit is then on the average.
         is_baseline: whether the safe action was played, (T,).
         reasons: how often each reason was given.
         bounds: what the bounds speak of: "cost", "expected cost" over the agent's own coin, or "realised cost".
@@ -45,6 +48,7 @@ class LearningResult:
     reward: Array
     cost: Array
     bound: Array
+    own_bound: Array
     is_baseline: NDArray[np.bool_]
     reasons: dict[Reason, int]
     bounds: str
@@ -87,6 +91,12 @@ class LearningResult:
         """Steps whose *observed* cost was over τ. Noise alone can do that; the certificate speaks of expected cost."""
         return int((self.cost > np.array(self.problem.threshold)).any(axis=1).sum())
 
+    @property
+    def over_by_itself(self) -> int:
+        """Played actions whose own certified bound is over the threshold: drawn, and within it on average only."""
+        over = ~(self.own_bound <= np.array(self.problem.threshold)).all(axis=1)  # NaN is no bound under it
+        return int((over & ~self.is_baseline).sum())
+
     def summary(self) -> str:
         """The run in a few lines for people."""
         if not self.episodes:
@@ -103,6 +113,7 @@ class LearningResult:
             f"safe action played: {safe[early].mean():.0%} of steps at first, {safe[late].mean():.0%} at the end",
             f"{self.bounds}: largest certified bound {self._largest(self.bound)}, τ = "
             f"{self._largest(np.array([self.problem.threshold]))}",
+            *self._by_themselves(),
             f"largest observed (noisy) cost {self._largest(self.cost)}; {self._over()}",
         ]
         if self.bridge.odd_rewards:
@@ -136,6 +147,8 @@ class LearningResult:
             named = self.problem.names.constraints
             suffix = f"_{named[j]}" if named else "" if self.problem.constraints == 1 else f"_{j}"
             columns |= {f"cost{suffix}": self.cost[:, j], f"bound{suffix}": self.bound[:, j]}
+            if self.bounds == "expected cost":
+                columns[f"own_bound{suffix}"] = self.own_bound[:, j]
             columns[f"threshold{suffix}"] = threshold
         return imported("pandas", "pandas").DataFrame(columns)
 
@@ -168,7 +181,19 @@ class LearningResult:
         over = f"{self.violations} step{'s' if self.violations != 1 else ''} observed over τ"
         if not self.violations or self.alarms or self.bounds == "realised cost":
             return over
+        if self.bounds == "expected cost":
+            return f"{over}, by noise or by the draw; bounds are on the average over the draw"
         return f"{over}, noise included; bounds are on the mean"
+
+    def _by_themselves(self) -> list[str]:
+        """Where actions are drawn: how many played ones are not certified by themselves, apart from noise."""
+        if self.bounds != "expected cost":
+            return []
+        played = int((~self.is_baseline).sum())
+        return [
+            f"drawn actions: {self.over_by_itself} of {played} played beyond the safe action have an own bound over τ "
+            f"(largest {self._largest(self.own_bound)}); {CAVEAT}"
+        ]
 
     def _why_safe(self) -> str:
         """Why the safe action was played: a failed test, which is final, or the most frequent reason."""

@@ -28,6 +28,7 @@ from tether.kernels.model import (
     RADIUS,
     SHIFT,
     TOLD,
+    TUNED,
     WARM_UP,
     Plan,
     Rules,
@@ -109,11 +110,12 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
     known_error = facts.amplification[stage] * facts.misfit[stage, j]
     beta = cost_radius(costs, rules, stage, j) + known_error * np.sqrt(trace)
     radius2 = beta * beta
+    reduces = rules.reduces_radius and rules.steers[j] == 0  # a guess raises no alarm
     if facts.count[stage] > 0 and facts.weight[stage] == 0.0:
         moved = condition_on_facts(costs, stage, j, estimate, vectors)
         slip += vectors[9, 0] * (1.0 + spread)
         less = max(moved * (1.0 - min(spread, 1.0)) - 2.0 * slip, 0.0)
-        radius2 -= less * less if rules.reduces_radius else 0.0
+        radius2 -= less * less if reduces else 0.0
     elif facts.weight[stage] > 0.0:
         before2 = dot(estimate, estimate)
         moved = weigh_facts(costs, stage, j, estimate, vectors)
@@ -129,7 +131,7 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         slip += 2.0 * ULP * (size + facts.used_visits[stage]) * weight * lost * per_least
         taken = max(moved - 16.0 * ULP * (size + facts.used_visits[stage]) * weight * terms, 0.0)
         taken = max(np.sqrt(taken) - 2.0 * slip, 0.0)
-        radius2 -= taken * taken if rules.reduces_radius else 0.0
+        radius2 -= taken * taken if reduces else 0.0
         # the factor of A + wF is that of a sum, whose condition it feels (section 19)
         total = trace + weight * heaviest
         spread += factor_error(size, total, costs.ridge + costs.least[stage])
@@ -142,6 +144,8 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
     limit = rules.gamma_norm[j] * (1.0 + 1e-9) + known_error
     if not (facts.misfit[stage, j] <= MISFIT * max(1.0, abs(rules.threshold[j])) and sum_of_squares <= limit * limit):
         plan.radius[row, j] = np.nan  # the declared safe costs contradict each other, or B: alarm
+    if facts.alarm[stage, j] != 0:
+        plan.radius[row, j] = np.nan  # they have contradicted the data before: docs/theory.md section 20
 
 
 @kernel
@@ -336,7 +340,30 @@ def examine(rules: Rules, tables: Tables, plan: Plan, scratch: Scratch, row: int
             else examine_known(rules, scratch, j, g00)
         )
         trouble = found if found != BEST else trouble
+        if found == ALARM and is_proof(rules, j):
+            plan.radius[row, j] = np.nan  # γ* lies in no set of this step, whatever the state: `keep_alarms`
     return trouble
+
+
+@kernel
+def is_proof(rules: Rules, j: int) -> bool:
+    """Whether a contradiction of the regression says, with probability 1 − δ, that a declaration is false."""
+    return rules.radius_kind != TUNED and rules.steers[j] == 0
+
+
+@kernel
+def keep_alarms(costs: Costs, rules: Rules, plan: Plan, row: int, stage: int) -> bool:
+    """Latch the contradictions that row `row` of a plan has met, if they are proofs; returns whether any is new.
+
+    γ* lies in all confidence sets at once, so that one that is empty has proven a declaration false (section 20). Where
+    costs drift this is so, too: each set is for the γ* of its time, and what was declared of it goes on being used.
+    """
+    new = False
+    for j in range(rules.threshold.shape[0]):
+        if is_proof(rules, j) and plan.radius[row, j] != plan.radius[row, j] and costs.facts.alarm[stage, j] == 0:
+            costs.facts.alarm[stage, j] = 1
+            new = True
+    return new
 
 
 @kernel
@@ -357,7 +384,7 @@ def examine_known(rules: Rules, scratch: Scratch, j: int, g00: float) -> int:
     missed = max(abs(residual) - state[MARGIN, j], 0.0)
     if g00 > 0.0:
         state[SHIFT, j] = residual
-        if rules.reduces_radius:
+        if rules.reduces_radius and rules.steers[j] == 0:
             state[RADIUS, j] = state_radius(state[RADIUS, j], missed, g00)
     elif missed > MISFIT * max(1.0, abs(cost_0)) + state[OPEN, j]:
         return ALARM  # the remembered facts determine this cost, and say something else

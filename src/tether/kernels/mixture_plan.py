@@ -7,7 +7,7 @@ best, it is kept; the rest goes to `mixture_solver`.
 
 import numpy as np
 
-from tether.kernels.bound import examine, fit_costs, widened
+from tether.kernels.bound import examine, fit_costs, keep_alarms, widened
 from tether.kernels.choice import clipped_value, end_trajectory, norm_scale, optimism_share, width_scale
 from tether.kernels.compiled import Cube, Integers, Matrix, Vector, kernel, record, use
 from tether.kernels.mixture_solver import (
@@ -473,14 +473,17 @@ def make_mixture_plan(costs: Costs, values: Values, rules: Rules, tables: Tables
     if rules.conditioning != TOLD:
         refresh_spectrum(costs)
     weigh_anew(costs, rules, scratch)
-    problems = new_step_problems(tables)
     plan.made[0] += 1
-    step = rules.horizon - 1
-    while step >= 0:
-        step, count = plan_mixtures(costs, values, rules, tables, plan, scratch, problems, step)
-        for slot in problems.undecided[:count]:
-            solve_open(rules, tables, plan, problems, step, step, step if len(values.log_det) > 1 else 0, int(slot))
-        step -= 1
+    again = True
+    while again:  # at most once more per stage and constraint: what is latched is for every state
+        problems, step = new_step_problems(tables), rules.horizon - 1
+        while step >= 0:
+            step, count = plan_mixtures(costs, values, rules, tables, plan, scratch, problems, step)
+            for slot in problems.undecided[:count]:
+                solve_open(rules, tables, plan, problems, step, step, step if len(values.log_det) > 1 else 0, int(slot))
+            step -= 1
+        stages = [step if len(values.log_det) > 1 else 0 for step in range(rules.horizon)]
+        again = sum(keep_alarms(costs, rules, plan, row, stage) for row, stage in enumerate(stages)) > 0
     plan.planned[0] = tables.slots[0]
 
 

@@ -41,6 +41,7 @@ class Rules:
     memory: int  # STATE, VISITED or ALL
     radius_kind: int
     reduces_radius: bool  # use β_s of docs/theory.md sections 4 and 17, and raise their alarm
+    steers: Integers  # 1 where costs lie in [0, 1]: the regression ranks actions, and proves nothing (M,)
     threshold: Vector  # τ (M,)
     noise: Vector  # σ (M,)
     gamma_norm: Vector  # B (M,)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tether.errors import InputError
-from tether.kernels.bound import choose_weight, fit_costs
+from tether.kernels.bound import choose_weight, fit_costs, keep_alarms
 from tether.kernels.choice import choose
 from tether.kernels.compiled import Matrix, Vector, kernel, replaced, use
 from tether.kernels.model import (
@@ -324,11 +324,16 @@ def plan_backwards(costs: Costs, values: Values, rules: Rules, tables: Tables, p
     """Lines 4-7 of Algorithm 1."""
     plan.made[0] += 1
     weigh_anew(costs, rules, scratch)
-    for step in range(rules.horizon - 1, -1, -1):
-        stage = step if values.factor.shape[0] > 1 else 0
-        prepare_step(costs, values, rules, tables, plan, scratch, step, stage)
-        for slot in range(tables.slots[0]):
-            choose(rules, tables, plan, scratch, step, step, stage, slot)
+    again = True
+    while again:  # at most once more per stage and constraint: what is latched is for every state
+        again = False
+        for step in range(rules.horizon - 1, -1, -1):
+            stage = step if values.factor.shape[0] > 1 else 0
+            prepare_step(costs, values, rules, tables, plan, scratch, step, stage)
+            for slot in range(tables.slots[0]):
+                choose(rules, tables, plan, scratch, step, step, stage, slot)
+            if keep_alarms(costs, rules, plan, step, stage):
+                again = True
     plan.planned[0] = tables.slots[0]
 
 
@@ -593,7 +598,7 @@ def plan_lean(problem: Problem, costs: Costs, values: Values, rules: Rules, visi
     """
     facts = costs.facts
     kept = [costs.least, costs.grid_log_det, costs.grid_at, costs.owed.count, facts.weight, facts.count, facts.inside]
-    kept += [facts.used_gram, facts.used_moment, facts.used_square, facts.used_visits]
+    kept += [facts.used_gram, facts.used_moment, facts.used_square, facts.used_visits, facts.alarm]
     before = [array.copy() for array in kept]
     try:
         return _backward_pass(problem, costs, values, rules, visited, plan)
@@ -629,6 +634,8 @@ def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules,
             blocks = chain(held, blocks_of(problem, visited, members[in_held:]))
             following, reasons = values_at((costs, values, rules), visited, blocks, fresh, step, made)
             alarms += [(step, int(state)) for state in members[reasons == ALARM]]
+    if sum(keep_alarms(costs, rules, fresh, step, step if stages > 1 else 0) for step in range(horizon)) > 0:
+        return _backward_pass(problem, costs, values, rules, visited, plan)  # what is latched is for every state
     visited.alarms = np.array(sorted(alarms), dtype=np.int64).reshape(-1, 2)
     changed = {
         name: getattr(fresh, name) for name in ("weights", "gamma_hat", "radius", "margin", "facts", "value_radius")
@@ -662,6 +669,7 @@ def values_at(
         tables.baseline_cost[0] = visited.baseline_cost[states, step]
         chosen = one_row(plan, step, len(states), made)
         choose_block(*model, tables, chosen, scratch, step, stage)
+        plan.radius[step][np.isnan(chosen.radius[0])] = np.nan
         values.append(chosen.values[0])
         reasons.append(chosen.reason[0])
         del tables, scratch  # before the next block is made: memory stays that of one

@@ -6,7 +6,7 @@ where rounding must go outward) also as a compensated sum. G stages: H of them, 
 
 import numpy as np
 
-from tether.kernels.compiled import Cube, Integers, Matrix, Vector, kernel, record, use
+from tether.kernels.compiled import Cube, IntegerMatrix, Integers, Matrix, Vector, kernel, record, use
 from tether.records import Array
 
 PENDING = 4
@@ -87,6 +87,7 @@ class Facts:
     amplification: Vector  # what an error of 1 in every fact may do to the known part (G,)
     misfit: Matrix  # the largest error that the facts have shown, at least that of rounding (G, M)
     count: Integers  # facts that were remembered (G,)
+    alarm: IntegerMatrix  # 1 for ever where data or facts have contradicted a declared safe cost (G, M)
     inside: Cube  # the factor of BᵀAB, or of A + wF (G, d, d); unused while nothing is remembered
     weight: Vector  # w (G,)
     gram: Cube  # F = Σ ffᵀ of facts with an error (G, d, d)
@@ -156,6 +157,7 @@ def new_facts(stages: int, dimension: int, constraints: int) -> Facts:
         amplification=np.zeros(stages),
         misfit=np.zeros((stages, constraints)),
         count=np.zeros(stages, dtype=np.int64),
+        alarm=np.zeros((stages, constraints), dtype=np.int64),
         inside=square.copy(),
         weight=np.zeros(stages),
         gram=square.copy(),

@@ -29,7 +29,7 @@ class Table:
 
     rows: list[dict[str, Any]]
     heads: Sequence[str]
-    lines: list[Sequence[str]]
+    lines: Sequence[Sequence[str]]
     html: list[str]
 
     @property
@@ -53,7 +53,8 @@ class Picture:
 class View:
     """How results are judged, drawn and tabulated. `summary` says in a sentence what a table's rows are.
 
-    `files` are written beside the figures, by name.
+    `files` are written beside the figures, by name. `more` are further tables for a terminal and for pages, `values`
+    single numbers for pages. `stored` names the columns of the table's rows that pages may name; none are all.
     """
 
     charts: Callable[[Results], list[Chart]]
@@ -62,6 +63,9 @@ class View:
     summary: Callable[[Results, list[dict[str, Any]]], str]
     pictures: Callable[[Results], list[Picture]] = lambda results: []
     files: Callable[[Results], dict[str, bytes]] = lambda results: {}
+    more: Callable[[Results], dict[str, Table]] = lambda results: {}
+    values: Callable[[Results], dict[str, float | str]] = lambda results: {}
+    stored: Sequence[str] = ()
 
 
 def counted(count: int, noun: str) -> str:

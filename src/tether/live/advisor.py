@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 import numpy as np
 
 from tether import __version__
+from tether.agents.agent import WARN_AT
 from tether.agents.slucb import SlucbConfig
 from tether.agents.state_file import fingerprint
 from tether.errors import AlteredLog, InputError, StoreError, TetherError
@@ -26,7 +27,6 @@ from tether.live.log import open_store
 from tether.live.log.chain import Appended, Draft, Entry, Store, canonical
 from tether.live.policy import Criteria, Guards, Mode, PromotionRefused, rank
 from tether.live.records import (
-    ALGORITHMS,
     AlarmReset,
     Algorithm,
     AlreadyRecorded,
@@ -46,10 +46,13 @@ from tether.live.records import (
     Stopped,
     Tripped,
     UnknownDecision,
+    Waits,
     Withheld,
+    algorithm_for,
     as_logged,
     decision_key,
     detached,
+    limit_of,
     new_id,
     outcome_key,
     request_key,
@@ -57,7 +60,8 @@ from tether.live.records import (
     withheld_key,
 )
 from tether.live.replica import Learner, Replica, live_config, load, settings_of
-from tether.live.warm_start import Duplicates, OldData, append_in_turn, warm_start_drafts
+from tether.live.warm_start import TOO_LATE, Duplicates, OldData, append_in_turn, warm_start_drafts
+from tether.problem.limit_on import LimitOn
 from tether.problem.problem import Problem
 from tether.records import State
 
@@ -108,8 +112,9 @@ class Advisor:
         problem: what the learner knows.
         store: None keeps the log in memory, a path is an SQLite file, `postgresql://…` a server; or any `Store`.
         config: of the algorithm; the log's own, or the default for live use, unless given.
-        algorithm: "slucb-qvi", or "rslucb-qvi", which draws from mixtures whose *expected* cost is bounded and needs no
-            star-convex sets; the log's own, or the first, unless given.
+        limit_on: "single actions", or "average over draws": actions are then drawn with probabilities (RSLUCB-QVI), and
+            only the average over the draw keeps to the limit. Single actions may then exceed the limit: right for
+            risks, wrong for temperatures. The log's own, or single actions, unless given.
         mode: of a *new* log; anything but "shadow" must meet `criteria` at once. An existing log's mode stands.
         guards: limits beside the theorem's; the log's own unless given.
         criteria: what `promote` asks for by default.
@@ -132,7 +137,7 @@ class Advisor:
         store: str | Path | Store | None = None,
         *,
         config: SlucbConfig | None = None,
-        algorithm: Algorithm | None = None,
+        limit_on: LimitOn | None = None,
         mode: Mode = "shadow",
         guards: Guards | None = None,
         criteria: Criteria | None = None,
@@ -146,8 +151,7 @@ class Advisor:
     ) -> None:
         if when_store_fails not in ("baseline", "refuse"):
             raise InputError(f"when_store_fails is 'baseline' or 'refuse', not {when_store_fails!r}.")
-        if algorithm is not None and algorithm not in ALGORITHMS:
-            raise InputError(f"algorithm must be one of {', '.join(ALGORITHMS)}, but is {algorithm!r}.")
+        asked = None if limit_on is None else algorithm_for(limit_on)
         if not all(math.isfinite(tau) for tau in problem.threshold):
             raise InputError(
                 f"threshold τ is {problem.threshold}: an advisor certifies that costs stay under τ, so each must be "
@@ -166,15 +170,14 @@ class Advisor:
         self._latches: dict[str, tuple[Stopped, float]] = {}  # stops that may not be applied yet, and their entries
         self._announced = ""  # the announcement of a stop that was last looked into
         self._in_flight, self._gap_since, self._last_look = 0, math.inf, time.monotonic()
+        self._warn_at = WARN_AT[0]  # outcomes that wait, and are worth a warning
         self._store_error = ""
         self._failure = ""  # why the replica cannot be used: the problem's functions failed while an entry was applied
         self._closed = threading.Event()
         self.run_later: Callable[[Callable[[], None]], object] = run_now
         self._store = open_store(store)
         first = settings_of(self._store)
-        self._replica = self._start(
-            first, config, algorithm or ("slucb-qvi" if first is None else first.algorithm), watch
-        )
+        self._replica = self._start(first, config, asked or ("slucb-qvi" if first is None else first.algorithm), watch)
         self._configure(first, guards)
         self._snapshot_at = self._replica.saved_at
         self._after_outcome()
@@ -483,6 +486,7 @@ class Advisor:
             with self._lock:
                 self._recent.pop(id, None)
                 self._after_outcome()
+                self._warn_of_waiting()
         elif entry.kind == OutcomeLost.kind:
             raise AlreadyRecorded(
                 f"the outcome of decision {id!r} was declared lost in entry {entry.seq} ({entry.body['why']!r:.99}): "
@@ -613,7 +617,7 @@ class Advisor:
             ledger = self._replica.ledger
             if rank(mode) <= rank(ledger.mode):
                 raise InputError(f"the mode is {ledger.mode!r} already: {mode!r} is no promotion. demote() goes down.")
-            missing = ledger.unmet(asked, self.problem.noise, self._replica.alarm, mode)
+            missing = ledger.unmet(asked, self.problem.noise, self._replica.alarms, mode)
             if missing:
                 raise PromotionRefused(mode, missing)
             return ModeChanged(mode=mode, by=_name(by), why=_name(why), criteria=asked.to_json())
@@ -710,7 +714,7 @@ class Advisor:
         self._order(lambda: event, allows_more=True)
 
     def reset_alarm(self, *, by: str, why: str) -> None:
-        """Start the tests of the assumptions anew, after an alarm was understood."""
+        """Start the tests of the assumptions anew, and release standing alarms, after an alarm was understood."""
         event = AlarmReset(by=_name(by), why=_name(why))
         self._order(lambda: event, allows_more=True)
 
@@ -750,13 +754,19 @@ class Advisor:
         rows are one row exported twice, to "refuse" or to "drop". Where costs are 0 or 1, "keep" takes equal rows as
         separate measurements, but refuses those that the log holds already; "new" is for the whole of a table that has
         grown: of equal rows it takes as many as the log does not hold yet. All rows are checked before any is taken.
+
+        Rows count only while the safe action alone was decided, as in shadow mode; later they are refused.
         """
         data = OldData(features, costs, rewards, steps, seen_states, next_states)
         self.sync()
-        waits = bool(self._replica.learner.batches)
+        waits, ignored = bool(self._replica.learner.batches), self._replica.learner.ignored
         drafts = warm_start_drafts(self._store, self.problem, self.states, data, duplicates, source, waits)
+        if drafts and self._replica.learner.agent.has_acted:
+            raise InputError(TOO_LATE.format(""))
         appended = append_in_turn(self._store, drafts)
         self.sync()
+        if self._replica.learner.ignored > ignored:  # another process has decided meanwhile
+            raise InputError(TOO_LATE.format(""))
         taken = sum(len(each.entry.body["rows"]) for each in appended if each.fresh)
         if not all(each.fresh for each in appended):
             raise InputError(
@@ -790,7 +800,7 @@ class Advisor:
             return Status(
                 mode=ledger.mode,
                 stopped="" if stopped is None else f"by {stopped.by}: {stopped.why}",
-                alarm=replica.alarm,
+                alarm=replica.alarms,
                 seq=replica.head.seq,
                 head=replica.head.hash,
                 data_version=replica.learner.version,
@@ -799,6 +809,7 @@ class Advisor:
                 baseline=ever.baseline,
                 proposed=ever.proposed,
                 refusals=ever.refusals,
+                over_by_itself=ever.over_by_itself,
                 outcomes=ever.outcomes,
                 costs=ever.costs,
                 spent=ledger.in_window(),
@@ -814,6 +825,24 @@ class Advisor:
                 store_error=self._store_error,
                 failure=self._failure,
             )
+
+    def waits(self) -> Waits | None:
+        """What learning waits for; None while no outcome waits."""
+        with self._lock:
+            blocked = [each for each in self._replica.learner.agent.order.blocked if each.waiting]
+        if not blocked:
+            return None
+        since = min((each.since for each in blocked if each.since is not None), default=0.0)
+        return Waits(sum(each.waiting for each in blocked), tuple(str(each.id) for each in blocked), since)
+
+    def _warn_of_waiting(self) -> None:
+        """Tell the program's own log when 100 outcomes wait for a decision, and again at ten times as many."""
+        waits = self.waits()
+        if waits is None:
+            self._warn_at = WARN_AT[0]
+        elif waits.outcomes >= self._warn_at:
+            self._warn_at *= 10
+            log.warning("%s", waits.said(float(self._clock())))
 
     def sync(self) -> int:
         """Apply everything that the log holds by now; returns how many entries were new. Where the problem's functions
@@ -1008,6 +1037,8 @@ def _check_settings(first: Configured, settings: Configured) -> None:
     for part in ("problem", "algorithm", "config", "watch"):
         before, now = getattr(first, part), getattr(settings, part)
         if before != now:
+            if part == "algorithm":
+                part, before, now = "limit_on", limit_of(before), limit_of(now)
             if isinstance(before, dict) and isinstance(now, dict):  # only what differs
                 names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
                 before, now = ({name: side.get(name) for name in names} for side in (before, now))

@@ -261,11 +261,16 @@ def compare(mine: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> Compari
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts over a log, its mode at the end, and its comparisons, the last of which may go on."""
+    """Counts over a log, its mode at the end, and its comparisons, the last of which may go on.
+
+    `waiting` outcomes have no effect at its end, because these decisions have none: `waiting_for`.
+    """
 
     mode: str
     counts: Counts
     comparisons: tuple[UpliftStatus, ...]
+    waiting: int = 0
+    waiting_for: tuple[str, ...] = ()
 
 
 def summary(store: Store) -> Summary:
@@ -278,7 +283,8 @@ def summary(store: Store) -> Summary:
         ledger.apply(entry.seq, event_of(entry) if entry.kind in EVENTS else None)
         if ledger.uplift is not before and before.compared:
             ended.append(before.status())
-    return Summary(ledger.mode, ledger.ever, (*ended, ledger.uplift.status()))
+    waiting, ids = ledger.turns.behind()
+    return Summary(ledger.mode, ledger.ever, (*ended, ledger.uplift.status()), waiting, tuple(ids))
 
 
 # A log as arrays, to evaluate another policy on it.
@@ -333,7 +339,8 @@ DECISIONS = {
         "bounds", "mixture", "withheld", "model_hash", "library", "kernel",
     ),
     "float64 list": (
-        "feature", "bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "proposed_bound", "drawn",
+        "feature", "bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "own_bound",
+        "proposed_bound", "drawn",
     ),
     "int64 list": ("facts", "listed"),
 }  # fmt: skip
@@ -393,7 +400,7 @@ def _write(
 def _decision_row(entry: Entry, made: DecisionMade, held: dict[str, str]) -> dict[str, Any]:
     """The fields of the record, of its certificate and, as lists, of the certificate's limits; states as JSON."""
     certificate, limits = made.certificate, made.certificate.limits
-    numbers = ("bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "facts", "listed")
+    numbers = ("bound", "threshold", "margin", "radius", "baseline_cost", "gate_bound", "own_bound", "facts", "listed")
     return {
         **{name: getattr(certificate, name) for name in ("feature", "model_hash", "library", "kernel", "data_version")},
         **made.model_dump(mode="json", exclude={"certificate", "proposal", "safe_feature"}),

@@ -17,7 +17,8 @@ from tether.problem.problem import KnownState, Problem
 from tether.records import Array
 
 SAME = 1e-9
-"""Numbers of one problem, computed on another machine, differ by less than this (of 1, or of themselves if larger)."""
+"""Numbers of one problem, computed on another machine, differ by less than this, as a part of themselves or of their
+size: feature_norm for features, else 1."""
 
 LISTED = 128
 """Listed states of which the log keeps a sketch, evenly spaced."""
@@ -62,9 +63,9 @@ def sketches_all(problem: Problem) -> bool:
     return problem.states is not None and len(problem.states) <= LISTED
 
 
-def is_same(one: Sequence[float], two: Sequence[float]) -> bool:
+def is_same(one: Sequence[float], two: Sequence[float], size: float = 1.0) -> bool:
     """Whether two lists of numbers agree but for rounding; unknown numbers (NaN) agree with each other."""
-    return len(one) == len(two) and bool(np.isclose(one, two, rtol=SAME, atol=SAME, equal_nan=True).all())
+    return len(one) == len(two) and bool(np.isclose(one, two, rtol=SAME, atol=SAME * size, equal_nan=True).all())
 
 
 def check_decisions(store: Store, problem: Problem, states: StateCodec) -> bool:
@@ -83,7 +84,7 @@ def check_decisions(store: Store, problem: Problem, states: StateCodec) -> bool:
             unknown += 1
             continue
         known += 1
-        if what := _difference(found, made):
+        if what := _difference(found, made, problem.feature_norm):
             raise InputError(
                 f"this problem is not the one that the log was written for: in state {made.state!r:.80}, of the logged "
                 f"decision {made.decision_id}, {what}. {WAY_OUT}"
@@ -91,13 +92,13 @@ def check_decisions(store: Store, problem: Problem, states: StateCodec) -> bool:
     return known > 0 or unknown == 0
 
 
-def _difference(found: KnownState, made: DecisionMade) -> str:
+def _difference(found: KnownState, made: DecisionMade, feature_norm: float) -> str:
     """What the problem now says otherwise than a logged decision; empty if nothing."""
     try:
         feature = feature_of(found.actions, made.played).tolist()
     except (LookupError, InputError):
         return f"D(s) no longer holds the action {made.played!r}"
-    if not is_same(feature, made.feature):
+    if not is_same(feature, made.feature, feature_norm):
         return f"φ of the action {made.played!r} is no longer {list(made.feature)!r:.120}, but {feature!r:.120}"
     then = [np.nan if limit.baseline_cost is None else limit.baseline_cost for limit in made.certificate.limits]
     now = found.baseline_cost[made.step].tolist()

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tether.live.yes_no import YesNo
-from tether.problem.action_sets import ActionSet, feature_of
+from tether.problem.action_sets import ActionSet, FiniteActions, feature_of
 from tether.problem.problem import KnownState
 from tether.records import Action, Array, CostBound, Drift, Mixture, StarAction
 
@@ -700,7 +700,7 @@ def not_drawn(actions: ActionSet, row: int, drawn: Drawn) -> str:
         return f"the probabilities sum to {total!r}"
     if not 0.0 <= coin < 1.0 or drawn_row(actions, p, coin)[0] != row:
         return f"{coin!r} does not draw candidate {row}"
-    rounding = 1e-12 * max(1.0, float(np.abs(actions.endpoints).max()))
+    rounding = 1e-12 * float(np.abs(actions.endpoints).max())
     if not np.abs(mixture.mean_feature - mean_feature(actions, p)).max() <= rounding:
         return "the mean feature is not that of the mixture"
     return ""
@@ -743,11 +743,15 @@ class Ways(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the gate found: its bounds (M,) and its rounding (M,); `why` is empty if the action may leave."""
+    """What the gate found: its bounds (M,) and its rounding (M,); `why` is empty if the action may leave.
+
+    If the action was drawn from a mixture, `own` (M,) are bounds on its cost by itself, which may lie over τ.
+    """
 
     why: str
     bounds: tuple[float, ...]
     doubts: tuple[float, ...]
+    own: tuple[float, ...] | None = None
 
 
 Place = int | tuple[int, int]
@@ -767,10 +771,12 @@ class Turns:
 
     def __init__(self, stages: int) -> None:
         self.queues: list[OrderedDict[str, Turn]] = [OrderedDict() for _ in range(stages)]
+        self.has_acted = False  # a decision other than a_0 was made, and has rested on what had counted by then
 
-    def expect(self, stage: int, id: str, feature: Array) -> None:
-        """A decision was made."""
+    def expect(self, stage: int, id: str, feature: Array, *, acts: bool = True) -> None:
+        """A decision was made; it `acts` if it may play anything but a_0."""
         self.queues[stage][id] = Turn(feature)
+        self.has_acted |= acts
 
     def come(self, id: str, feature: Array | None = None, cost: Array | None = None) -> None:
         """Its outcome has come; without a feature, it was lost."""
@@ -829,12 +835,13 @@ class Gate:
         self.facts = ExactFacts(terms) if terms.error is None or terms.exact else WeighedFacts(terms)
         self.yes_no = YesNo(terms.bounded, terms.stages, d, terms.feature_norm, float(terms.gamma_norm.max()))
         self.turns = Turns(terms.stages)
+        self.alarm = np.zeros((terms.stages, constraints), dtype=np.int64)  # 1: a declared safe cost was found false
         self._solved: dict[int, Model | None] = {}
         self._begin()
 
     def arrays(self) -> dict[str, Array]:
         """The state, by name: what a snapshot keeps."""
-        names = ["gram", "moment", "gram_rest", "moment_rest", "bias", "scale", "count", "lost"]
+        names = ["gram", "moment", "gram_rest", "moment_rest", "bias", "scale", "count", "lost", "alarm"]
         names += ["begun", "ages", "using", "clock", "origin"] if self.terms.windows else []
         mine = {name: getattr(self, name) for name in names}
         mine |= {f"facts.{name}": getattr(self.facts, name) for name in self.facts.names}
@@ -962,6 +969,12 @@ class Gate:
             self.gram[self._stage(step)] = nan
         self.add(step, feature, cost, at)
 
+    def add_old(self, step: int, feature: Array, cost: Array | None, at: float | None) -> None:
+        """`add`, for a row of old data. After a decision that acts it leaves sums that certify nothing."""
+        if self.turns.has_acted:
+            self.gram[self._stage(step)] = nan
+        self.add(step, feature, cost, at)
+
     def remember(self, step: int, phi_0: Array, baseline_cost: Array) -> None:
         """The safe cost τ_s (M,) of a state whose safe action has feature f (d,): a fact about γ*_h, if any is kept."""
         if self.terms.memory != "state" and self.terms.error is not None:
@@ -975,6 +988,13 @@ class Gate:
         if isinstance(self.facts, WeighedFacts):
             self.facts.weigh(stage, weight)
             self._solved.pop(stage, None)
+
+    def keep_alarms(self, step: int, radii: Sequence[float]) -> None:
+        """A logged decision says by a NaN for a radius (M,) that no γ explains data and declarations. This holds until
+        `alarm` is reset by an order; a tuned radius says nothing."""
+        for j, radius in enumerate(radii):
+            if isnan(radius) and (isinstance(self.terms.radius, str) or j in self.terms.bounded):
+                self.alarm[self._stage(step), j] = 1
 
     def _stage(self, step: int) -> int:
         return step if self.terms.stages > 1 else 0
@@ -996,6 +1016,10 @@ class Gate:
             why = not_drawn(known.actions, _row_of(known, action), drawn)
         if why or (drawn is None and is_safe_action(known, action)):
             return Verdict(why, nothing, nothing)
+        if self.alarm[self._stage(step)].any():
+            return Verdict(
+                "the declared safe costs have contradicted the data, and no order has come", nothing, nothing
+            )
         if len(evidence) != len(self.terms.threshold):
             return Verdict(f"{len(evidence)} bounds for {len(self.terms.threshold)} constraints", nothing, nothing)
         try:
@@ -1018,7 +1042,34 @@ class Gate:
             bounds.append(bound)
             doubts.append(doubt)
             found += [f"constraint {j}: {why}"] if why else []
-        return Verdict("; ".join(found), tuple(bounds), tuple(doubts))
+        row = _row_of(known, action)
+        own = None if drawn is None or found or row < 0 else self._by_itself(step, model, known, row)
+        return Verdict("; ".join(found), tuple(bounds), tuple(doubts), own)
+
+    def _by_itself(self, step: int, model: Model, known: KnownState, row: int) -> tuple[float, ...]:
+        """The gate's own bound on the cost of one candidate alone, per constraint (M,); infinite where it has none."""
+        alone = FiniteActions(np.vstack([known.actions.phi_0, known.actions.endpoints[row]]), 0)
+        found = []
+        for j in range(len(self.terms.threshold)):
+            declared = float(known.baseline_cost[step, j])
+            if j in self.terms.bounded:
+                bound = min(self._yes_no_by_itself(step, alone, declared, j), 1.0)
+            else:
+                bound = inf if model.fits[j].trouble else float(self._upper(model, alone, declared, j)[1][1])
+            found.append(bound if isfinite(bound) else inf)
+        return tuple(found)
+
+    def _yes_no_by_itself(self, step: int, alone: ActionSet, declared: float, j: int) -> float:
+        """The largest cost in [0, 1] that the confidence set allows the second of two actions."""
+        stage, k, terms = self._stage(step), self.terms.bounded.index(j), self.terms
+        tau, error = float(terms.threshold[j]), 0.0 if terms.error is None else float(terms.error[j])
+        start = (0.0, tau) if terms.error is None else (declared - error, declared + error)
+        end = alone.endpoints[1]
+        rows = self.yes_no.rows(stage, k, error).and_also(alone.phi_0, *start).and_also(end[None], 0.0, 1.0)
+        if terms.listed is not None:
+            rows = rows.and_also(terms.listed, 0.0, 1.0)
+        least = self.yes_no.least_likelihood(stage, k, terms.stages * len(terms.threshold) / terms.confidence)
+        return self.yes_no.proven(rows, end, least, self.yes_no.guess[stage, k])[0]
 
     def prepare(self, step: int) -> Model | None:
         """The stage of a step, solved; None if it cannot be. `check` then finds it done."""

@@ -45,7 +45,7 @@ log = logging.getLogger("tether.live")
 
 LOOKS_AT_FIRST, LOOK_EVERY = 256, 128
 """How much of D(s) is certified is looked at in the first decisions, and then in one of so many. The number is for
-people and takes a seventh of a decision's time: after a while it is seen in less than one decision in a hundred."""
+people and takes a part of a decision's time: after a while it is seen in less than one decision in a hundred."""
 
 SKETCH_EVERY = 8
 """One decision in so many holds a sketch of its state, where the log does not begin with one of every state."""
@@ -55,8 +55,10 @@ SHORTER = 1.0 - 1e-12
 
 CONTRADICTION = (
     "the declared cost of a_0 in this state contradicts the recorded costs: one of them, σ or B is wrong. Only a_0 is "
-    "played here; when the mistake is found, start a new log, and hand the good data to warm_start"
+    "played at this step, whatever later costs say; when the mistake is found, start a new log, and hand the good data "
+    "to warm_start. reset_alarm releases it, until the data contradict again"
 )
+"""Why an alarm leaves a_0 alone; what the learner adds to it names the B that the data demand."""
 
 Objection = tuple[str, str]
 """What stands against a proposal: a reason in a word, and in a sentence. Both are empty if nothing does."""
@@ -161,7 +163,9 @@ def proposal_of(decision: Decision) -> Decision:
     if mixture is None and decision.reason != "alarm":
         return decision
     safe = decision.is_baseline if mixture is None else mixture.baseline >= 1.0
-    return replace(decision, is_baseline=safe, detail=detail or (CONTRADICTION if decision.reason == "alarm" else ""))
+    if decision.reason == "alarm":
+        detail = f"{CONTRADICTION}. {detail}" if detail else CONTRADICTION
+    return replace(decision, is_baseline=safe, detail=detail)
 
 
 def with_margin(
@@ -279,7 +283,8 @@ def _record(
     )
     offered: Certificate | None = None
     if proposal is not None and verdict is not None:  # with the gate's bounds
-        limits = tuple(Limit.of(shown, own) for shown, own in zip(proposal.evidence, verdict.bounds, strict=True))
+        alone = verdict.own or (None,) * len(verdict.bounds)
+        limits = tuple(map(Limit.of, proposal.evidence, verdict.bounds, alone))
         mixed = None if proposal.mixture is None else parts_of(actions, proposal.mixture)
         feature = tuple(proposal.mean_feature.tolist())
         offered = certify(feature, limits, False, mixture=mixed)

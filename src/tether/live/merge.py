@@ -20,7 +20,7 @@ from tether.live.judge import looked_up
 from tether.live.log.chain import Store, entries_of
 from tether.live.records import DecisionMade, OutcomeLost, OutcomeRecorded, StateCodec, Withheld
 from tether.live.replica import settings_of
-from tether.live.warm_start import MOST_ROWS, OldData, append_in_turn, keyed_drafts
+from tether.live.warm_start import MOST_ROWS, OldData, append_in_time, keyed_drafts
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
 
@@ -88,7 +88,7 @@ def take(
     drafts, pending = [], iter(rows.items())
     while part := dict(islice(pending, MOST_ROWS)):
         drafts += keyed_drafts(into, problem, states, part, source)
-    new = sum(len(each.entry.body["rows"]) for each in append_in_turn(into, drafts) if each.fresh)
+    new = sum(len(each.entry.body["rows"]) for each in append_in_time(into, drafts) if each.fresh)
     return Merged(tuple(len(site) for site in sites), tuple(used), new, lost, waits_for)
 
 
@@ -128,7 +128,7 @@ def _check_feature(problem: Problem, states: StateCodec, seen: OutcomeRecorded) 
         return
     actions = looked_up(problem, seen.step, states.decode(seen.state)).actions
     phi = feature_of(actions, seen.applied)
-    if not np.allclose(phi, seen.feature, rtol=1e-9, atol=1e-12):
+    if not np.allclose(phi, seen.feature, rtol=1e-9, atol=1e-12 * problem.feature_norm):
         raise InputError(
             f"decision {seen.decision_id!r} was logged with φ = {seen.feature}, but for its state and action this "
             f"problem says {phi.tolist()}: the site has other features, so its costs say nothing about γ* here."

@@ -1,6 +1,6 @@
 """From an older edition of the log to this one: a new log, which learns from what the old one measured.
 
-Entries of an older edition mean something else, so none is copied: bounds (edition 3) and alarms (edition 4) followed
+Entries of an older edition mean something else, so none is copied: bounds (edition 3) and alarms (4 and 5) followed
 other rules and would not come out the same. What stays true is what was measured. Outcomes become old data of the new
 log, in the order of *decisions* and up to the first that has none (docs/theory.md section 18): edition 3 counted
 outcomes in the order in which they came, and what came early, because it was good, must not certify anything now. The
@@ -28,11 +28,12 @@ from tether.live.records import (
     Stopped,
     Tripped,
     WarmStarted,
+    limit_of,
 )
-from tether.live.warm_start import OldData, append_in_turn, keyed_drafts
+from tether.live.warm_start import OldData, append_in_time, keyed_drafts
 from tether.problem.problem import Problem
 
-READABLE = (3, 4)
+READABLE = (3, 4, 5)
 """Older editions whose outcomes have the form of this one's."""
 
 
@@ -65,7 +66,7 @@ def migrate(
         items = [replace(item, outcome=item.outcome or gone) for item in items]
     source = f"migration of {old.identity()}, edition {was['edition']}, up to {head.seq}:{head.hash}"
     halted = _halted(entries)
-    as_before = {"algorithm": was["algorithm"], "config": SlucbConfig(**was["config"]), "watch": was["watch"]}
+    as_before = {"limit_on": limit_of(was["algorithm"]), "config": SlucbConfig(**was["config"]), "watch": was["watch"]}
     guards = Guards.from_json(was["guards"])
     with Advisor(problem, new, states=states, refresh=None, guards=guards, **as_before) as advisor:
         imported = _import_rows(entries, advisor.store, problem, states, source)
@@ -132,7 +133,7 @@ def _import_rows(entries: list[Entry], into: Store, problem: Problem, states: St
                 after = None if problem.horizon == 1 else states.decode(row.next_state)
                 rows[key] = OldData(row.feature, row.cost, row.reward, row.step, seen, after)
     if rows:
-        append_in_turn(into, keyed_drafts(into, problem, states, rows, source))
+        append_in_time(into, keyed_drafts(into, problem, states, rows, source))
     return len(rows)
 
 

@@ -175,9 +175,9 @@ class Criteria:
     """What must have been seen since the last change of mode (or the last alarm) before the next one may be entered.
 
     Attributes:
-        outcomes: outcomes recorded of decisions that were made since then, at least.
-        answered: share of the decisions that have an outcome, at least.
-        costs: share of the outcomes that have a cost, at least.
+        outcomes: outcomes that took effect, of decisions that were made since then, at least.
+        answered: share of the decisions that have such an outcome, at least.
+        costs: share of these outcomes that have a cost, at least.
         refusals: refusals by the gate, at most.
         excess: how far the observed costs may lie above the certificates' bounds on average, in standard errors of σ
             (with RSLUCB-QVI, where a bound is on the mean of what may be drawn, in those that the costs show).

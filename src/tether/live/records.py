@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import (
@@ -31,6 +31,7 @@ from tether.live.canary import Canary
 from tether.live.log.chain import Draft, Entry, canonical, is_finite, text_of
 from tether.live.policy import Mode
 from tether.live.uplift import UpliftStatus
+from tether.problem.limit_on import LimitOn, is_average
 from tether.problem.problem import Problem
 from tether.records import Action, CostBound, Drift, Origin, Proof, Radius, State
 
@@ -197,7 +198,8 @@ class Limit:
     how many costs were never measured, `lost_as` what they count as. A bound on the "realised cost" holds with
     probability 1 − `exceedance`. `kind` says how it was proven: by the radius, or (costs in [0, 1]) by a likelihood
     ratio; the radius has then only steered the choice. `listed` is how many listed actions are taken to cost between 0
-    and 1, played or not; 0 where the bound does not rest on that (or is of a log from before it was said).
+    and 1, played or not; 0 where the bound does not rest on that (or is of a log from before it was said). If the
+    action was drawn, `own_bound` is the gate's bound on its cost by itself, which may lie over τ; else it is None.
     """
 
     __pydantic_config__ = STRICT
@@ -218,16 +220,17 @@ class Limit:
     kind: Proof = "radius"
     drift: Drift | None = None
     listed: int = 0
+    own_bound: Number | None = None
 
     @classmethod
-    def of(cls, evidence: CostBound, gate_bound: float | None = None) -> Self:
+    def of(cls, evidence: CostBound, gate_bound: float | None = None, own_bound: float | None = None) -> Self:
         """The evidence of an agent's Decision, with the gate's own bound."""
         known = None if math.isnan(evidence.baseline_cost) else evidence.baseline_cost
         radius = evidence.radius
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
             gate_bound, evidence.facts, evidence.misfit, evidence.exceedance, evidence.lost, evidence.lost_as,
-            evidence.kind, evidence.drift, evidence.listed,
+            evidence.kind, evidence.drift, evidence.listed, own_bound,
         )  # fmt: skip
 
 
@@ -267,6 +270,11 @@ class Certificate:
     def margin(self) -> float:
         """τ − bound of the tightest constraint."""
         return self.tightest.margin
+
+    @property
+    def is_over_by_itself(self) -> bool:
+        """Whether the action was drawn, and its own bound is over τ: only the average is under it."""
+        return any(limit.own_bound is not None and limit.own_bound > limit.threshold for limit in self.limits)
 
     @property
     def is_theorem(self) -> bool:
@@ -319,9 +327,19 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
 # What is logged: one frozen, strict record per kind of entry.
 
 Algorithm = Literal["slucb-qvi", "rslucb-qvi"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
-EDITION = 5
+
+def algorithm_for(limit_on: LimitOn) -> Algorithm:
+    """The algorithm that keeps to a limit on single actions, or on the average over draws."""
+    return "rslucb-qvi" if is_average(limit_on) else "slucb-qvi"
+
+
+def limit_of(algorithm: Algorithm) -> LimitOn:
+    """What the limit of an algorithm is on."""
+    return "average over draws" if algorithm == "rslucb-qvi" else "single actions"
+
+
+EDITION = 6
 """Of the events' meaning. A log that was started with another one is refused: its entries would be misread, or its
 decisions would not come out the same when they are computed again."""
 
@@ -425,6 +443,11 @@ class DecisionMade(Event):
     def feature(self) -> tuple[float, ...]:
         """φ of the action (d,); the certificate's own is a mean, if the action was drawn from a mixture."""
         return self.certificate.feature if self.drawn is None else self.drawn
+
+    @property
+    def acts(self) -> bool:
+        """Whether what was learned may matter for what is played: the safe action rests on its declaration alone."""
+        return not self.is_baseline or self.drawn is not None
 
 
 class Measured(Event):
@@ -735,9 +758,10 @@ class Status:
     `outcomes` counts those recorded, `open` decisions without one, `lost` costs that never came, `waiting` outcomes
     whose costs have no effect yet, because earlier decisions are open. `waiting_for` names the first open decision of
     each step, the oldest made at `waiting_since` (seconds since 1970, 0 if none is open). `baseline` and `proposed` are
-    how many decisions played a_0 and how many wanted something else, `unsynced` entries of the log that wait for
-    others. `model_hash` is of step 0. `spent` (M,) are the costs in the budget's window, `over` (M,) counts those
-    measured above τ. `uplift` is what the proposals gain over a_0, since the last change of mode. `failure` says that
+    how many decisions played a_0 and how many wanted something else, `over_by_itself` how many played a drawn action
+    whose own bound is over τ, `unsynced` entries of the log that wait for others. `model_hash` is of step 0. `spent`
+    (M,) are the costs in the budget's window, `over` (M,) counts those measured above τ. `uplift` is what the proposals
+    gain over a_0, since the last change of mode. `failure` says that
     the problem's functions failed, so that the log cannot be followed.
     """
 
@@ -752,6 +776,7 @@ class Status:
     baseline: int
     proposed: int
     refusals: int
+    over_by_itself: int
     outcomes: int
     costs: int
     spent: tuple[float, ...]
@@ -766,6 +791,29 @@ class Status:
     uplift: UpliftStatus
     store_error: str
     failure: str
+
+
+class Waits(NamedTuple):
+    """Outcomes that have no effect yet, the decisions that they wait for, and when the oldest of these was made."""
+
+    outcomes: int
+    ids: tuple[str, ...]
+    since: float
+
+    def said(self, now: float, *, named: bool = True) -> str:
+        """It in plain words, for people; without ids where anybody may read it."""
+        which = f"decision{'s' * (len(self.ids) > 1)} {', '.join(self.ids)}" if named else "one decision"
+        made = f", made {age(now - self.since)} ago" if self.since > 0.0 else ""
+        wait = "1 outcome waits" if self.outcomes == 1 else f"{self.outcomes} outcomes wait"
+        return f"Learning waits for the outcome of {which}{made}. {wait} behind it. Report it, or declare it lost."
+
+
+def age(seconds: float) -> str:
+    """A time span in its largest unit."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(seconds, 0.0):.0f} s"
 
 
 class AlreadyRecorded(InputError):

@@ -6,13 +6,13 @@ import json
 import struct
 import zipfile
 from base64 import b64decode, b64encode
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from math import isfinite, sqrt
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def live_agent(algorithm: Algorithm, problem: Problem, config: SlucbConfig) -> S
 
 # The learner as a fold over the log: outcomes in, proposals out. Deciding changes nothing.
 
-FORMAT = "tether-learner-3"
+FORMAT = "tether-learner-4"
 ANY_TIME = nullcontext()
 MOST_KNOWN = 4096
 """States of a table that are kept as they were looked up: checking them again takes longer than deciding."""
@@ -111,6 +111,7 @@ class Learner:
         self.gate = gate_of(self.agent)
         self._attach()
         self.batches: dict[str, list[Measured]] = {}  # rows of warm starts that are not complete
+        self.ignored = 0  # rows that came after a decision that acts
         self.seq = 0
         self._has_turn = True  # what is counted now is the outcome of a decision; rows of a warm start are not
         self._half_way = False  # an entry was begun and not finished: counting it again would make bounds too small
@@ -155,8 +156,13 @@ class Learner:
             kind = type(event)
             if kind is DecisionMade:
                 when, safe = event.decided_at, event.is_baseline
-                self.agent.expect(event.decision_id, event.step, event.feature, when, is_baseline=safe)
-                self.gate.turns.expect(self.agent.stage_of(event.step), event.decision_id, np.array(event.feature))
+                costs = (limit.baseline_cost for limit in event.certificate.limits)
+                told = np.array([np.nan if cost is None else cost for cost in costs])
+                self.agent.expect(event.decision_id, event.step, event.feature, when, safe, told)
+                stage, feature = self.agent.stage_of(event.step), np.array(event.feature)
+                self.gate.turns.expect(stage, event.decision_id, feature, acts=event.acts)
+                self.agent.has_acted |= event.acts
+                self._keep_alarms(event)
                 if self.agent.blocks is not None:
                     self.gate.tick(event.decided_at)
                     self._aged()
@@ -173,9 +179,8 @@ class Learner:
                     self._learned()
             elif kind is WarmStarted:
                 self._take_batch(event)
-            elif kind is AlarmReset and self.agent.watch is not None:
-                self._proposed.clear()
-                self.agent.watch.reset(event.why)
+            elif kind is AlarmReset:
+                self._release_alarms(event.why)
         except (TetherError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"entry {seq} ({event and event.kind}) does not fit this problem: {error} Was the problem changed "
@@ -207,7 +212,7 @@ class Learner:
 
     def _count(self, outcome: CostOutcome) -> None:
         """The agent has counted an outcome: so does the gate, and takes the guess of the next one before it comes."""
-        add = self.gate.add_next if self._has_turn else self.gate.add
+        add = self.gate.add_next if self._has_turn else self.gate.add_old
         add(outcome.step, outcome.feature, outcome.cost, outcome.at)
         if self.agent.likelihoods is not None:
             self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))
@@ -225,6 +230,34 @@ class Learner:
                 self.agent.plan()
             weigh_alike(self.gate, self.agent)
         self._hashes.clear()
+
+    def _keep_alarms(self, made: DecisionMade) -> None:
+        """A decision has met a contradiction: from here on only a_0 is played at its step, by learner and gate."""
+        radii = tuple(limit.radius for limit in made.certificate.limits)
+        self.gate.keep_alarms(made.step, radii)
+        if self.agent.keep_alarms(made.step, radii):
+            self._proposed.clear()
+            self._hashes.clear()
+
+    def _release_alarms(self, why: str) -> None:
+        """Somebody has looked into the alarms: the tests start anew, and contradictions must show again."""
+        self._proposed.clear()
+        self.gate.alarm[:] = 0
+        self.agent.release_alarms(why)
+        if self.agent.watch is not None:
+            self.agent.watch.reset(why)
+        self._learned()
+
+    @property
+    def contradiction(self) -> str:
+        """Where the declared safe costs have contradicted the data, in words; empty if nowhere."""
+        standing = self.agent.standing_alarms
+        if not standing:
+            return ""
+        steps = sorted({stage for stage, _ in standing}) if self.agent.stages > 1 else []
+        where = f" at step {', '.join(map(str, steps))}" if steps else ""
+        names = ", ".join(dict.fromkeys(self.problem.names.constraint(j) for _, j in standing))
+        return f"the declared safe costs contradict the recorded {names}{where}, so that only a_0 is played there"
 
     def outdated(self, made: DecisionMade, now: float) -> str:
         """Why the bounds of a decision no longer hold: costs drift, and too many others were made since, or too much
@@ -267,13 +300,20 @@ class Learner:
                 self.gate.use(stage, window, since)
 
     def _take_batch(self, part: WarmStarted) -> None:
-        """Old data take effect as a whole: rows wait for the last entry of their warm start."""
+        """Old data take effect as a whole: rows wait for the last entry of their warm start.
+
+        Once a decision acts they come too late, and never count: it has rested on a part of them, chosen by whoever
+        handed them over (docs/guarantee.md). The process that wrote them says so.
+        """
         rows = self.batches.setdefault(part.batch, [])
         rows += part.rows
         if part.last:
             for batch in (*part.completes, part.batch):
                 for row in self.batches.pop(batch, ()):  # another may have completed it
-                    self.learn(row)
+                    if self.agent.has_acted:
+                        self.ignored += 1
+                    else:
+                        self.learn(row)
 
     def _fact_in(self, row: Measured) -> tuple[Array, Array] | None:
         """(f (d,), τ_s (M,)) that an outcome carries, checked; None if it carries none, or if none are remembered."""
@@ -359,6 +399,8 @@ class Learner:
             "format": FORMAT,
             "seq": self.seq,
             "watch": self.agent.watch is not None,
+            "ignored": self.ignored,
+            "acted": self.gate.turns.has_acted,
             "told": self._belongs_to,
             "batches": {batch: [row.model_dump(mode="json") for row in rows] for batch, rows in self.batches.items()},
         }
@@ -383,10 +425,12 @@ class Learner:
                     for name in self.gate.arrays()
                 }
             )
+            self.ignored, acted = int(header["ignored"]), bool(header["acted"])
             for id, each in self.agent.order.each():
-                self.gate.turns.expect(self.agent.stage_of(each.step), id, each.feature)
+                self.gate.turns.expect(self.agent.stage_of(each.step), id, each.feature, acts=False)
                 if each.outcome is not None:
                     self.gate.turns.come(id, each.outcome.feature, each.outcome.cost)
+            self.gate.turns.has_acted = acted
             self.batches = {
                 batch: [Measured.model_validate(row, strict=False) for row in rows]
                 for batch, rows in header["batches"].items()
@@ -461,6 +505,9 @@ def _packed(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+REMEDY = "report it, or declare it lost"
+"""What to do about a decision whose outcome others wait for."""
+
 # The ledger: what the log says about mode, switch, guards and counts. A fold, like the learner.
 
 
@@ -468,13 +515,15 @@ def _packed(files: dict[str, bytes]) -> bytes:
 class Counts:
     """Counts since some point of the log. `excess` (M,) sums cost − bound over `compared` outcomes.
 
-    The `drawn` ones among these had a bound on a mixture's mean; `square` (M,) sums (cost − bound)² over them.
+    `over_by_itself` counts played actions that were drawn and whose own bound is over τ. The `drawn` ones among the
+    compared had a bound on a mixture's mean; `square` (M,) sums (cost − bound)² over them.
     """
 
     decisions: int = 0
     baseline: int = 0
     proposed: int = 0
     refusals: int = 0
+    over_by_itself: int = 0
     outcomes: int = 0
     costs: int = 0
     compared: int = 0
@@ -487,8 +536,9 @@ class Counts:
         self.decisions += 1
         self.baseline += made.is_baseline
         self.proposed += made.proposal is not None or not made.is_baseline
+        self.over_by_itself += made.certificate.is_over_by_itself
 
-    def seen(self, outcome: OutcomeRecorded) -> None:
+    def seen(self, outcome: "OutcomeRecorded | Seen") -> None:
         """One outcome more."""
         self.outcomes += 1
         self.costs += outcome.cost is not None
@@ -498,6 +548,74 @@ class Counts:
             for j, (z, limit) in enumerate(zip(outcome.cost, outcome.bound, strict=True)):
                 self.excess[j] += z - limit
                 self.square[j] += (z - limit) ** 2 if outcome.drawn else 0.0
+
+
+class Seen(NamedTuple):
+    """An outcome in short, as it waits for its turn: what it adds to the counts, and to the comparison."""
+
+    id: str
+    reward: float | None = None
+    cost: tuple[float, ...] | None = None
+    bound: tuple[float, ...] | None = None
+    drawn: bool = False
+    rests_on: int = 0
+    is_lost: bool = False
+
+
+class Turns:
+    """Outcomes take effect in the order of their decisions, stage by stage, as costs do: what came early waits."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, OrderedDict[str, Seen | None]] = {}
+
+    def expect(self, stage: int, id: str) -> None:
+        """A decision was made."""
+        self.queues.setdefault(stage, OrderedDict())[id] = None
+
+    def come(self, seen: Seen) -> list[Seen]:
+        """An outcome has come, or is lost; returns all that take effect now. One of an unknown decision does so."""
+        for queue in self.queues.values():
+            if seen.id in queue:
+                queue[seen.id] = queue[seen.id] or seen
+                return self._due(queue)
+        return [] if seen.is_lost else [seen]
+
+    def withdraw(self, id: str) -> list[Seen]:
+        """A decision did not leave; returns all that take effect now."""
+        for queue in self.queues.values():
+            if id in queue and queue[id] is None:
+                del queue[id]
+                return self._due(queue)
+        return []
+
+    def _due(self, queue: OrderedDict[str, Seen | None]) -> list[Seen]:
+        due = list[Seen]()
+        while queue and (first := next(iter(queue.values()))) is not None:
+            queue.popitem(last=False)
+            due.append(first)
+        return due
+
+    def behind(self) -> tuple[int, list[str]]:
+        """How many outcomes wait for their turn, and the decisions that they wait for."""
+        waiting, first = 0, list[str]()
+        for _, queue in sorted(self.queues.items()):
+            here = sum(seen is not None for seen in queue.values())
+            waiting += here
+            first += list(islice(queue, 1)) if here else []
+        return waiting, first
+
+    def to_json(self) -> list[list[Any]]:
+        """Everything, in order."""
+        return [[stage, id, seen] for stage, queue in sorted(self.queues.items()) for id, seen in queue.items()]
+
+    def take_json(self, saved: list[list[Any]]) -> None:
+        """The reverse of `to_json`."""
+        for stage, id, seen in saved:
+            self.expect(stage, id)
+            if seen is not None:
+                _, reward, cost, bound, *rest = seen
+                cost, bound = (None if each is None else tuple(each) for each in (cost, bound))
+                self.queues[stage][id] = Seen(id, reward, cost, bound, *rest)
 
 
 class Window:
@@ -531,7 +649,7 @@ class Window:
         return self._units / self._unit
 
     def to_text(self) -> str:
-        """The numbers in base 64: JSON takes ten times as long for them, and twice the room."""
+        """The numbers in base 64: JSON takes far longer for them, and more room."""
         return b64encode(np.fromiter(self.values, self.dtype, len(self.values)).tobytes()).decode()
 
     def take_text(self, text: str) -> None:
@@ -558,7 +676,8 @@ class Ledger:
     newest time of a decision, `certified` the share of D(s) that was certified when last looked at. `began` is the
     entry that set `since` to zero: decisions that rest on an older one belong to the time before. `orders` counts what
     people ordered, which tells whether an order was given since the ledger was read. `uplift` compares the canary's two
-    arms since then. `open` holds, for each decision without an outcome, what it may cost at most (M,); `over` (M,)
+    arms since then. `turns` holds what came early: counts since a change, and comparisons, are of outcomes that
+    took effect. `open` holds, for each decision without an outcome, what it may cost at most (M,); `over` (M,)
     counts measured costs above τ. `surplus` holds the decisions that are one too many at their place in the log, by the
     guard and its reason, until the log says that they did not leave: each process counts what it has read.
     """
@@ -583,6 +702,7 @@ class Ledger:
         self._open_units = [0] * len(threshold)  # their sums, exact as in a `Window`
         self.ever, self.since, self.began = self._zero(), self._zero(), 0
         self.uplift = Uplift()
+        self.turns = Turns()
         self._folds: dict[type, Callable[[int, Any], None]] = {
             DecisionMade: self._decided,
             OutcomeRecorded: self._seen,
@@ -621,6 +741,8 @@ class Ledger:
                 self.surplus[made.decision_id] = too_many
         self.recent.append(int(not made.is_baseline))
         self._expect(made.decision_id, [limit.bound for limit in made.certificate.limits])
+        pooled = self.settings is not None and self.settings.config.get("pooled")
+        self.turns.expect(0 if pooled else made.step, made.decision_id)
         if made.certified is not None:
             self.certified = made.certified
         if made.decided_at is not None:
@@ -628,16 +750,22 @@ class Ledger:
 
     def _seen(self, _: int, outcome: OutcomeRecorded) -> None:
         self.ever.seen(outcome)
-        if outcome.rests_on >= self.began:
-            self.since.seen(outcome)
         self._settle(outcome.decision_id)
         self._spend(outcome.cost)
-        self.uplift.settle(outcome.decision_id, outcome.reward, outcome.cost)
+        o = outcome
+        self._take_effect(self.turns.come(Seen(o.decision_id, o.reward, o.cost, o.bound, o.drawn, o.rests_on)))
 
     def _lost(self, _: int, lost: OutcomeLost) -> None:
         if self._settle(lost.decision_id):
             self._spend(None)
-        self.uplift.settle(lost.decision_id, None, None)
+        self._take_effect(self.turns.come(Seen(lost.decision_id, is_lost=True)))
+
+    def _take_effect(self, outcomes: list[Seen]) -> None:
+        """It is the turn of these: what people are shown as evidence is what the learner has learned from."""
+        for seen in outcomes:
+            if not seen.is_lost and seen.rests_on >= self.began:
+                self.since.seen(seen)
+            self.uplift.settle(seen.id, seen.reward, seen.cost)
 
     def _expect(self, id: str, bounds: list[float]) -> None:
         """A decision costs its bound at most; where that is unknown, as of a_0 without a declared cost, τ."""
@@ -666,6 +794,7 @@ class Ledger:
         self.ever.baseline += not note.is_baseline  # what acted was a_0
         self.since.baseline += not note.is_baseline
         self.uplift.withdraw(note.decision_id)
+        self._take_effect(self.turns.withdraw(note.decision_id))
 
     def _begin(self, seq: int) -> None:
         """Count from here on."""
@@ -742,11 +871,18 @@ class Ledger:
             found.append(f"an alarm is on ({alarm}): reset_alarm first")
         if self.stopped is not None:
             found.append("the kill switch is on: resume first")
+        waiting, first = self.turns.behind()
+        behind = f" ({waiting} more wait for the outcome of decision {', '.join(first)}: {REMEDY})" if waiting else ""
         if since.outcomes < criteria.outcomes:
-            found.append(f"{since.outcomes} outcomes recorded in this mode, the least is {criteria.outcomes}")
+            found.append(
+                f"{since.outcomes} outcomes took effect in this mode, the least is {criteria.outcomes}{behind}"
+            )
         answered = since.outcomes / since.decisions if since.decisions else 0.0
         if answered < criteria.answered:
-            found.append(f"{answered:.2f} of the decisions have an outcome, the least share is {criteria.answered:.2f}")
+            found.append(
+                f"{answered:.2f} of the decisions have an outcome that took effect, the least share is "
+                f"{criteria.answered:.2f}"
+            )
         costs = since.costs / since.outcomes if since.outcomes else 0.0
         if costs < criteria.costs:
             found.append(f"{costs:.2f} of the outcomes have a cost, the least share is {criteria.costs:.2f}")
@@ -771,7 +907,11 @@ class Ledger:
         """Everything that the future depends on."""
         plain = {name: getattr(self, name) for name in PLAIN}
         events = {name: None if (event := getattr(self, name)) is None else event.model_dump() for name in HELD}
-        windows = {"recent": self.recent.to_text(), "spent": [window.to_text() for window in self.spent]}
+        windows: dict[str, Any] = {
+            "recent": self.recent.to_text(),
+            "spent": [window.to_text() for window in self.spent],
+        }
+        windows["turns"] = self.turns.to_json()
         counts = {"ever": asdict(self.ever), "since": asdict(self.since), "uplift": self.uplift.to_json()}
         surplus = {"surplus": self.surplus} if self.surplus else {}  # hardly ever, and older snapshots have none
         return {**plain, **events, **windows, **counts, "open": self.open, **surplus}
@@ -793,6 +933,7 @@ class Ledger:
             window.take_text(text)
         for id, bounds in saved["open"].items():
             ledger._expect(id, bounds)
+        ledger.turns.take_json(saved["turns"])
         ledger.surplus = {id: (guard, why) for id, (guard, why) in saved.get("surplus", {}).items()}
         return ledger
 
@@ -853,6 +994,11 @@ class Replica:
         if self.learner.alarm is not None:
             return str(self.learner.alarm)
         return "" if self.ledger.tripped is None else self.ledger.tripped.message
+
+    @property
+    def alarms(self) -> str:
+        """The same, or else the standing alarms of single steps, which leave the others as they are."""
+        return self.alarm or self.learner.contradiction
 
     def to_bytes(self) -> bytes:
         """A snapshot; the same state gives the same bytes."""

@@ -15,7 +15,16 @@ from tether.errors import InputError, TetherError
 from tether.live.judge import LARGEST, checked_next, cost_limit
 from tether.live.log.chain import Appended, Draft, Store, canonical, entries_of
 from tether.live.policy import FAR
-from tether.live.records import WHOLE, Measured, StateCodec, WarmStarted, as_logged, detached, retyped
+from tether.live.records import (
+    WHOLE,
+    DecisionMade,
+    Measured,
+    StateCodec,
+    WarmStarted,
+    as_logged,
+    detached,
+    retyped,
+)
 from tether.problem.problem import KnownState, Problem
 from tether.records import State
 
@@ -26,6 +35,15 @@ ROWS_PER_ENTRY = 100
 """Each row has a key of its own, and a store that finds keys taken reads the whole entry for each of them."""
 
 KEYS_AT_ONCE = 10_000
+
+TOO_LATE = (
+    "other actions than the safe one have been decided in this log already{}, so these rows come too late, and never "
+    "count. Old data count as a whole or not at all: a part of a table that is sorted by what it says is biased, and "
+    "those decisions have rested on what was there. If this log holds a part of this table, stop it: its bounds may be "
+    "too small. Start a new log, hand the whole table to its warm_start, and then "
+    "what this log has measured: `tether merge this.db --into new.db`."
+)
+"""Why old data are refused once an action may have rested on a part of them."""
 
 Duplicates = Literal["refuse", "drop", "keep", "new"]
 
@@ -114,6 +132,25 @@ def _refuse_drift(problem: Problem) -> None:
             f"with drift = {max(problem.drift):g} an outcome says less the older it is, and rows of old data do not "
             "say how many decisions ago they were: they cannot be used. Start without them."
         )
+
+
+def append_in_time(store: Store, drafts: Sequence[Draft]) -> list[Appended]:
+    """`append_in_turn`, unless a decision of the log acts before the last of them: they would never count."""
+    if not drafts:
+        return []
+    _check_in_time(store, math.inf)
+    appended = append_in_turn(store, drafts)
+    _check_in_time(store, appended[-1].entry.seq)
+    return appended
+
+
+def _check_in_time(store: Store, before: float) -> None:
+    """Refuse a log in which a decision acts before this entry."""
+    for entry in entries_of(store, store.head()):
+        if entry.seq >= before:
+            return
+        if entry.kind == DecisionMade.kind and DecisionMade.read(entry).acts:
+            raise InputError(TOO_LATE.format(f" (entry {entry.seq})"))
 
 
 def append_in_turn(store: Store, drafts: Sequence[Draft]) -> list[Appended]:

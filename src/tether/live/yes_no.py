@@ -265,8 +265,9 @@ class YesNo:
             step = rest + new_price * along
             moved = phi @ step
             y = slope + weight * moved - new_price * gain
-            for _ in range(2):  # what rounding left of x − Σ yφ
-                y += weight * (phi @ (inverse @ (along_x - phi.T @ y)))
+            y += weight * (phi @ (inverse @ (along_x - phi.T @ y)))  # what rounding left of x − Σ yφ
+            for _ in range(2):  # and what is left of that, to the last digits: the columns of phi are orthonormal
+                y += phi @ (along_x - phi.T @ y)
             best = min(best, self._value(rows, x, y, max(new_price, 0.0), least))
             down, up = moved * bar + short_below, short_above - moved * bar
             pushed = bar * ((new_price * hits + barrier - push * down) / below) - push

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError, TetherError
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin, real_numbers
+from tether.problem.effects import check_demand, settled_norm
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import Limit, check_options
@@ -77,7 +78,7 @@ class Problem:
             or a table (H, S) or (H, S, M) where states=range(S). None if the costs of the safe actions are unknown
             (they must still be under τ). Kept as a function.
         baseline_cost_error: e, how far τ_h(s) may be off, one per constraint; 0 means that it is known
-            exactly, to all digits. A cost that was measured or rounded is not: declare by how much.
+            exactly, to all digits. A cost that was typed, rounded or measured is not: declare by how much.
         misfit: ε, how far an expected cost may be from linear, |c(s, a) − ⟨γ*, φ(s, a)⟩| <= ε, one per constraint; 0
             means exactly linear, as in the paper. Safe costs are then facts up to e + ε, and nothing but a_0 can be
             certified where τ − τ_h(s) <= 2ε. What costs more than τ may be further off (guarantee.md).
@@ -94,7 +95,9 @@ class Problem:
         noise_scales: with limit="realised", that the noise on a cost has the size σα where a ray is played at length α,
             so that a_0 has none.
         confidence: δ, the probability with which the cost event may fail over the whole run.
-        gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given.
+        gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given: right for costs and features of about 1, wrong for °C.
+        feature_effects: in place of gamma_norm, what one unit of each feature can change the cost by at most, (d,) or
+            one list per constraint; B is then its Euclidean norm.
         feature_norm: the limit on ‖φ‖, 1 in the paper.
         states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
         key: state -> hashable identity, for states that are neither hashable, arrays, dictionaries nor dataclasses.
@@ -131,6 +134,7 @@ class Problem:
     noise_scales: bool = False
     confidence: float = 0.01
     gamma_norm: tuple[float, ...] = ()
+    feature_effects: Sequence[Any] | None = None
     feature_norm: float = 1.0
     states: Sequence[State] | None = None
     key: Callable[[State], Hashable] | None = None
@@ -162,8 +166,8 @@ class Problem:
             )
         if self.noise_scales and self.limit == "expected":
             raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
-        if not self.gamma_norm:
-            settle(self, gamma_norm=(float(np.sqrt(self.dimension)),) * self.constraints)
+        norms = settled_norm(self.feature_effects, self.gamma_norm, self.dimension, self.constraints)
+        settle(self, gamma_norm=norms)
         if self.cost_range is not None:
             settle(self, cost_range=self._ranges(self.cost_range))
         elif self.lost == "worst-case" and all(self.bounded):
@@ -244,6 +248,12 @@ class Problem:
         return tuple(float(max(8, ceil(length)) * times) for times in (1, 2, 4, 8))
 
     @property
+    def _allowed(self) -> Array:
+        """How far a safe cost may be from linear, (M,): e + ε; of costs in [0, 1] B is for rounding errors alone."""
+        allowed: Array = np.where(self.bounded, inf, np.add(self.baseline_cost_error, self.misfit))
+        return allowed
+
+    @property
     def is_exact(self) -> bool:
         """Whether a declared safe cost is an exact fact about γ*: no error bar, and costs that are exactly linear."""
         return not any(self.baseline_cost_error) and not any(self.misfit)
@@ -279,7 +289,7 @@ class Problem:
     def check(self, log: Any = None, **options: Any) -> "Report":
         """Test every assumption that can be tested: a printable Report. `log`: Transitions, a table or a file, if any.
 
-        Options, as in `tether.check.problem_check.check_problem`: states, steps, level, pooled, randomised, rng.
+        Options, as in `tether.check.problem_check.check_problem`: states, steps, level, pooled, limit_on, rng.
         """
         from tether.check.problem_check import check_problem
 
@@ -303,6 +313,8 @@ class Problem:
         costs = self._costs_of_baseline(state)
         if not actions.phi_0.any():
             check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
+        else:
+            check_demand(actions.phi_0, costs, self._allowed, self.gamma_norm, where)
         if self.key_of(state) != key:  # the next question about it would be about another one
             raise InputError(
                 f"{where} is not what it was before features, actions, final_reward and baseline_cost were asked about "

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,7 @@ from tether.live.advisor import Advisor
 from tether.live.log import open_store
 from tether.live.log.chain import Store
 from tether.live.policy import Guards, rank
+from tether.live.records import limit_of
 from tether.problem.problem import Problem, load_problem
 from tether.service import models
 from tether.service.auth import read_tokens
@@ -53,6 +55,22 @@ NOT_LOGGED_YET = (
     "processes do not know of it yet: if there are any, stop them by other means."
 )
 """The error of a stop that could not be logged."""
+
+WHICH = "/v1/status names it."
+"""Ends what everyone may read of a decision that others wait for."""
+
+ASK_WHEN_LOST = (
+    "lost_after is not set: one decision whose outcome never comes stops all learning, until you report it or declare "
+    'it lost. Choose in [guards]: lost_after = 3600 counts it as lost after so many seconds, "never" waits, and you '
+    "watch for it. A lost cost "
+)
+"""Asked at each start until the configuration answers. What a loss means is added."""
+
+LOST_AS = {
+    "at-random": "is left out, which assumes that chance loses costs; "
+    'Problem(lost="worst-case", cost_range=…) does not.',
+    "worst-case": "counts at its worst: nothing is assumed, and each loss makes bounds wider.",
+}
 
 INFO = {
     "title": "Tether",
@@ -127,6 +145,8 @@ class Service:
         advisor, noted = self._advisor, None
         if advisor is None:
             advisor, noted = make_advisor(self._config), self._config.note_file()
+        if self._config.guards.lost_after is None and advisor.replica.ledger.guards.lost_after is None:
+            error_log.warning("%s", ASK_WHEN_LOST + LOST_AS[advisor.problem.lost])
         limits, syncs = self._config.limits, self.metrics.syncs.observe
         return Hub(advisor, waiting=limits.waiting, seconds=limits.seconds, noted=noted, observe_sync=syncs)
 
@@ -250,7 +270,9 @@ class Service:
     async def readyz(self, request: Request, query: None) -> Response:
         """The log can be read, and could be written when last used; the problem's functions did not fail on it."""
         if await self.hub.ready():
-            return Json({"status": "ready"})
+            waits = self.hub.advisor.waits()  # a process that does not learn decides as safely as before
+            learning = {} if waits is None else {"learning": f"{waits.said(time.time(), named=False)} {WHICH}"}
+            return Json({"status": "ready", **learning})
         return Json({"status": "the log cannot be used, or not be applied: the service's own log says why"}, 503)
 
     async def page(self, request: Request, query: None) -> Response:
@@ -295,10 +317,12 @@ def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
     With `read_only` nothing is written to a log, not even what the configuration changes: a rehearsal.
     """
     guards = config.guards.model_dump(exclude_none=True)
+    if guards.get("lost_after") == "never":
+        guards["lost_after"] = None
     return Advisor(
         load_problem(config.problem, config.folder),
         store_of(config, read_only=read_only),
-        algorithm=config.algorithm,
+        limit_on=config.limit_on,
         guards=Guards(**guards) if guards else None,
         watch=config.watch,
         when_store_fails=config.when_store_fails,
@@ -328,7 +352,7 @@ def warm_up(advisor: Advisor) -> None:
     settings = advisor.replica.ledger.settings
     how: dict[str, Any] = {}
     if settings is not None:  # as the log was set up
-        how = {"algorithm": settings.algorithm, "watch": settings.watch}
+        how = {"limit_on": limit_of(settings.algorithm), "watch": settings.watch}
     for problem in problems:
         with suppress(Exception):  # it saves time and nothing else: whatever fails here, the service can do without
             stand_in = Advisor(problem, config=advisor.replica.learner.config, **how)

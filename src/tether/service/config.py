@@ -16,11 +16,12 @@ import ipaddress
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from tether.errors import InputError
+from tether.problem.limit_on import CAVEAT, LimitOn
 from tether.sections import Section, mistakes
 
 
@@ -38,7 +39,7 @@ class GuardsSection(Section):
     budget_window: int | None = Field(default=None, ge=1, le=100_000)
     max_age: float | None = Field(default=None, gt=0.0)
     max_ahead: float | None = Field(default=None, ge=0.0)
-    lost_after: float | None = Field(default=None, gt=0.0)
+    lost_after: Annotated[float, Field(gt=0.0)] | Literal["never"] | None = None  # None asks at each start
 
 
 class LimitsSection(Section):
@@ -65,7 +66,7 @@ class ServiceConfig(Section):
     """Everything that `tether serve` needs to know. `folder` is where the file lies; paths are relative to it."""
 
     problem: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
-    algorithm: Literal["slucb-qvi", "rslucb-qvi"] | None = None  # None: the log's own, or SLUCB-QVI
+    limit_on: LimitOn | None = None  # None: the log's own, or single actions
     store: str = "decisions.db"
     store_from: str | None = None
     head_note: str | None = None  # None: beside the log, or, with PostgreSQL, postgres.head
@@ -81,6 +82,16 @@ class ServiceConfig(Section):
     limits: LimitsSection = LimitsSection()
     labels: LabelsSection = LabelsSection()
     folder: Path = Field(default=Path(), exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_what_the_limit_is_on(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "algorithm" in data:
+            raise ValueError(
+                "unknown key 'algorithm'; did you mean limit_on = \"single actions\" (slucb-qvi) or limit_on = "
+                f'"average over draws" (rslucb-qvi)? With the latter, {CAVEAT}'
+            )
+        return data
 
     @model_validator(mode="after")
     def _has_tokens_and_a_log_that_fit(self) -> Self:

@@ -55,7 +55,7 @@ error_log = logging.getLogger("tether.service")
 
 
 class Json(Response):
-    """A response as JSON. Pydantic's serialiser is several times faster than Python's; its floats read back exactly."""
+    """A response as JSON. Pydantic's serialiser is faster than Python's; its floats read back exactly."""
 
     media_type = "application/json"
 

@@ -131,9 +131,10 @@ class LostAnswer(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether to send requests here."""
+    """Whether to send requests here; `learning` says what it waits for, if it waits."""
 
     status: str
+    learning: str | None = None
 
 
 class Problem(BaseModel):

@@ -215,7 +215,7 @@ class WorkerSocket(socket.socket):
 
     The kernel then divides connections evenly; of a socket that all share, the first worker to wake up accepts all
     pending ones. Its protocol is named, so that asyncio sets TCP_NODELAY: else the second half of an answer would wait
-    40 ms, until the peer has acknowledged the first.
+    until the peer has acknowledged the first.
     """
 
     def __init__(self, host: str, port: int) -> None:

@@ -309,6 +309,7 @@ class View:
                 journal, error = self._latest()
                 radius = journal.last_radius()
         status, stopped, tripped = self._advisor.status(), self._advisor.stopped, self._advisor.replica.ledger.tripped
+        waits = self._advisor.waits()
         history, times = ([], {}) if self._journal is None else (self._journal.history, self._journal.times)
         if not wait and self._journal is not None and self._journal.seq < status.seq:
             times = {}  # it may know of an earlier stop, whose time is not this one's
@@ -339,11 +340,15 @@ class View:
                 "outcomes": status.outcomes,
                 "costs": status.costs,
                 "gate_refusals": status.refusals,
+                "over_by_itself": status.over_by_itself,
                 "open": status.open,
                 "waiting": status.waiting,
                 "lost": status.lost,
             },
-            "waiting": {"for": status.waiting_for, "since": status.waiting_since} if status.open else None,
+            "waiting": None if not status.open else {
+                "for": status.waiting_for if waits is None else ", ".join(waits.ids),
+                "since": status.waiting_since if waits is None else waits.since,
+            },
             "constraints": [
                 {"name": name, "threshold": tau} for name, tau in zip(names, problem.threshold, strict=True)
             ],
@@ -492,6 +497,7 @@ COUNTERS = {
     "data_version": ("outcomes_learned", "Outcomes learned from."),
     "lost": ("outcomes_lost", "Outcomes whose costs never came."),
     "refusals": ("gate_refusals", "Certificates that the gate refused."),
+    "over_by_itself": ("drawn_over_limit", "Drawn actions whose own bound is over the limit."),
 }
 GAUGES = {
     "stopped": ("stopped", "1: switched off."),

@@ -42,7 +42,13 @@ def test_it_learns_to_stay_under_its_budget_and_calls_nothing_certified(deep):
     """One step, two actions: worth 1 at cost 1, worth 0 at cost 0; τ = ¼. At λ = 1 both are worth the same."""
     features = np.eye(2)[None]
     problem = Problem.from_table(
-        features=features, baseline_action=[1], baseline_cost=np.zeros((1, 1)), horizon=1, threshold=0.25, noise=0.01
+        features=features,
+        baseline_action=[1],
+        baseline_cost_error=0.0,
+        baseline_cost=np.zeros((1, 1)),
+        horizon=1,
+        threshold=0.25,
+        noise=0.01,
     )
     agent, costs = PpoLagrangian(problem, PpoConfig(rollout=64, first_price=0.01, scale=20.0)), []
     for _ in range(4000):

@@ -9,7 +9,7 @@ import pytest
 from lab.real.stub import HORIZON, STUB, Valve
 from tether.errors import InputError, TetherError
 from tether.lab import real
-from tether.lab.books import load
+from tether.lab.books import Cell, load
 from tether.lab.engines import InProcess
 from tether.lab.real import play
 from tether.lab.real.play import Priced, Recorder
@@ -113,7 +113,7 @@ def test_the_runner_plays_and_keeps_real_worlds(stub, tmp_path):
     assert all(claim.holds for claim in shown.claims(results))
     assert {chart.name for chart in shown.charts(results)} == {"valves-valve-curves"}
     (picture,) = shown.pictures(results)
-    assert picture.draw(40).startswith(b"\x89PNG") and "0 steps over the limit" in picture.words
+    assert picture.draw(40).startswith(b"\x89PNG") and "0 steps beyond the limit" in picture.words
     assert shown.table(results).markdown.splitlines()[3].startswith("| Valve | slucb-qvi | +")
     assert set(shown.files(results)) == {"valves.parquet", "valves.md"}
 
@@ -124,6 +124,7 @@ def test_the_runner_plays_and_keeps_real_worlds(stub, tmp_path):
         ({}, []),
         ({"violations": 1}, ["safe@valve"]),
         ({"gain_low": -0.1}, ["gains"]),
+        ({"method": "lsvi-ucb"}, ["rival-breaks"]),
         ({"world": "motor-twin", "alarms": 1}, ["noticed@motor-twin"]),
         ({"world": "motor-twin", "alarms": 2, "gain_low": -1.0}, []),
     ],
@@ -134,6 +135,25 @@ def test_each_claim_fails_by_its_own_number(monkeypatch, change, broken):
     row |= {"violations": 0, "alarms": 0, "gain": 0.5, "gain_low": 0.1, **change}
     monkeypatch.setattr(shown, "rows", lambda results: [row])
     assert [claim.id for claim in shown.claims(None) if not claim.holds] == broken
+
+
+def test_the_run_that_is_drawn_shows_what_the_sentence_says():
+    """Of runs with 0, 5, 2, 0 and 9 steps over the limit that with 5, by rule; without any, the first of all."""
+
+    def cell(agent, counts):
+        over = (np.arange(12) < np.array(counts)[:, None]).astype(float)
+        columns = {"violations": over, "signal_0": np.full((len(counts), 12), 40.0)}
+        told = {"explorer": "", "options": {}, "world_options": {}, "key": ""}
+        told |= {"cost_radius_origin": "", "value_radius_origin": ""}
+        return Cell(agent=agent, agent_label=agent, world="valve", seeds=(3, 4, 5, 6, 7), columns=columns, **told)
+
+    ours, rival = cell("slucb-qvi", [0] * 5), cell("lsvi-ucb", [0, 5, 2, 0, 9])
+    assert shown.shown_seed(STUB, [ours, rival]) == 4
+    assert "median of the 3 of 5 runs in which lsvi-ucb was beyond the limit" in shown.chosen(STUB, [ours, rival])
+    assert shown._over(STUB, rival, 4) == "5 steps beyond the limit; beyond it in 3 of 5 runs"
+    assert shown._over(STUB, ours, 4) == "0 steps beyond the limit; beyond it in 0 of 5 runs"
+    assert shown.shown_seed(STUB, [ours, cell("lsvi-ucb", [0, 5, 2, 3, 9])]) == 6, "the lower of two"
+    assert shown.shown_seed(STUB, [ours, cell("lsvi-ucb", [0] * 5)]) == 3 and shown.shown_seed(STUB, [ours]) == 3
 
 
 def test_a_seed_plays_its_cell():

@@ -20,7 +20,8 @@ def bent(extra, threshold=1.0, phases=(0,)):
     """One state, one ray from (1, 0) to (1, 1) / √2 in units of √2: the cost is 0.2 + 0.4α + extra(α, episode)."""
     root = np.sqrt(2.0)
     problem = Problem.from_rays(
-        phi_0=np.array([[1.0, 0.0]]) / root, endpoints=np.array([[[1.0, 1.0]]]) / root, baseline_cost=np.array([[0.2]]),
+        phi_0=np.array([[1.0, 0.0]]) / root, endpoints=np.array([[[1.0, 1.0]]]) / root,
+        baseline_cost_error=0.0, baseline_cost=np.array([[0.2]]),
         horizon=1, threshold=threshold, noise=0.1, gamma_norm=2.0,
     )  # fmt: skip
     linear = LinearMDP(

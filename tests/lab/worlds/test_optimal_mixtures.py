@@ -137,6 +137,7 @@ def _two_actions(*, threshold, baseline_cost, gamma):
     problem = Problem.from_table(
         features=[[[1.0, 0.0], [0.0, 1.0]]],
         baseline_action=[0],
+        baseline_cost_error=0.0,
         baseline_cost=[[baseline_cost]],
         horizon=1,
         threshold=threshold,

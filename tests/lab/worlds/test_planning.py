@@ -102,7 +102,13 @@ def test_one_state_one_step_by_hand():
     """f = (1, 0) costs 0.2; the ray to (0, 1) costs 1.0 and pays 0.9; τ = 0.6 cuts it at α = 0.4/0.8 = 1/2, where
     the reward is ½·0.1 + ½·0.9 = 0.5."""
     problem = Problem.from_rays(
-        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[0.2]], horizon=1, threshold=0.6, noise=0.1
+        phi_0=[[1.0, 0.0]],
+        endpoints=[[[0.0, 1.0]]],
+        baseline_cost_error=0.0,
+        baseline_cost=[[0.2]],
+        horizon=1,
+        threshold=0.6,
+        noise=0.1,
     )
     world = _single_state(problem, theta=[[0.1, 0.9]], gamma=[[[0.2, 1.0]]])
     planned = optimal_safe_policy(world)
@@ -115,6 +121,7 @@ def test_the_tighter_of_two_constraints_cuts_the_ray_by_hand():
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
+        baseline_cost_error=0.0,
         baseline_cost=[[[0.2, 0.1]]],
         horizon=1,
         threshold=(0.6, 0.3),
@@ -139,6 +146,7 @@ def test_two_steps_by_hand_give_up_reward_now_for_a_better_state():
     problem = Problem.from_table(
         features=features,
         baseline_action=[0, 1],
+        baseline_cost_error=0.0,
         baseline_cost=[[0.0, 0.2], [0.1, 0.0]],
         horizon=2,
         threshold=0.5,
@@ -156,7 +164,13 @@ def test_two_steps_by_hand_give_up_reward_now_for_a_better_state():
 def test_a_ray_that_lowers_the_cost_is_followed_to_its_end():
     """Cost falls from 0.5 to 0.1 along the ray: the whole ray is safe, though τ = 0.55 is close."""
     problem = Problem.from_rays(
-        phi_0=[[1.0, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost=[[0.5]], horizon=1, threshold=0.55, noise=0.1
+        phi_0=[[1.0, 0.0]],
+        endpoints=[[[0.0, 1.0]]],
+        baseline_cost_error=0.0,
+        baseline_cost=[[0.5]],
+        horizon=1,
+        threshold=0.55,
+        noise=0.1,
     )
     planned = optimal_safe_policy(_single_state(problem, theta=[[0.1, 0.9]], gamma=[[[0.5, 0.1]]]))
     np.testing.assert_array_equal(planned.features, [[[0.0, 1.0]]])
@@ -167,6 +181,7 @@ def test_without_slack_the_planner_stays_at_the_safe_action():
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
+        baseline_cost_error=0.0,
         baseline_cost=[[0.6]],
         horizon=1,
         threshold=0.6,
@@ -183,6 +198,7 @@ def test_an_infinite_threshold_gives_the_unconstrained_optimum():
     problem = Problem.from_table(
         features=free.endpoints,
         baseline_action=np.zeros(free.state_count, dtype=int),
+        baseline_cost_error=0.0,
         baseline_cost=np.einsum("sd,hmd->hsm", free.endpoints[:, 0], free.true_gamma),
         horizon=free.problem.horizon,
         threshold=np.inf,
@@ -232,6 +248,7 @@ def _mixed(sets):
         noise=0.1,
         dimension=2,
         actions=lambda state: sets[state],
+        baseline_cost_error=0.0,
         baseline_cost=lambda step, state: 0.2,
         states=range(2),
     )

@@ -23,6 +23,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal
 
+from tether.errors import InputError
+
 Track = Literal["step", "coin", "realised", "episode", "none"]
 """What is to stay under its limit: the expected cost of each step; that over the learner's own coin; the measured cost
 of each step; the expected sum over an episode; nothing."""
@@ -46,6 +48,7 @@ class Row:
         anchor: the figure of its authors that it reproduces, with both numbers; or why none could be reproduced.
         horizon: the only horizon that it is made for, or None.
         deviations: where it differs from what was published.
+        memory: what of the rule is written from memory, in a few words for the tables.
     """
 
     title: str
@@ -57,6 +60,11 @@ class Row:
     anchor: str
     horizon: int | None = None
     deviations: tuple[str, ...] = ()
+    memory: str = ""
+
+    def __post_init__(self) -> None:
+        if self.source == "memory" and not self.memory:
+            raise InputError(f"{self.title} was read nowhere (source='memory'): `memory` must say what is from memory.")
 
 
 @dataclass(frozen=True, kw_only=True)

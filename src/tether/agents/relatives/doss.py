@@ -67,6 +67,7 @@ class Doss(LeastSquaresAgent):
             "the constant of LSVI-AE's bonus is 1",
             "values are clipped at H − h + 1",
         ),
+        memory="LSVI-AE's rule (H > 1)",
     )
 
     def __init__(self, problem: Problem, config: DossConfig | None = None, *, seed: int = 0) -> None:

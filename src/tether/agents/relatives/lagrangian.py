@@ -62,6 +62,7 @@ class LagrangianLsvi(EpisodicAgent):
             "values are clipped at H − h + 1",
             "the constant of β is 1",
         ),
+        memory="its step sizes and radii",
     )
 
     def __init__(self, *given: Any, **options: Any) -> None:

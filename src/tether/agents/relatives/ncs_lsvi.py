@@ -87,6 +87,7 @@ class NcsLsvi(CertifiedAgent):
             "2(H − h + 1) for 2H in the second bonus",
             "the constant of β₁ is 1",
         ),
+        memory="its constants",
     )
 
     def __init__(

@@ -59,6 +59,7 @@ class SafeLts(RayBandit):
         "Pacchiano et al. is a row of its own",
         horizon=1,
         deviations=("rule from memory of the paper",),
+        memory="its rule",
     )
 
     def radius(self, rays: Rays) -> float:

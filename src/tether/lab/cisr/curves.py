@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from math import nan, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -208,38 +208,60 @@ def summarise(curves: Sequence[Curve]) -> list[Summary]:
     return found
 
 
-def final_table(summaries: Sequence[Summary]) -> str:
-    """Markdown: the final numbers, with the authors' beside those at their own slip and picture."""
+class Rows(NamedTuple):
+    """A table of texts."""
+
+    heads: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    @property
+    def markdown(self) -> str:
+        """The table for a terminal or a page."""
+        rows = ["| " + " | ".join(row) + " |" for row in (self.heads, *self.lines)]
+        return "\n".join([rows[0], "|" + "---|" * len(self.heads), *rows[1:]]) + "\n"
+
+
+def final_table(summaries: Sequence[Summary]) -> Rows:
+    """The final numbers, with the authors' beside those at their own slip and picture."""
     theirs = published()
-    lines = [
-        "| intended | picture | teacher | students | success | return | falls | authors: success / return / falls |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = (
+        "intended", "picture", "teacher", "students", "success", "return", "falls",
+        "authors: success / return / falls",
+    )  # fmt: skip
+    lines = []
     for one in summaries:
         quoted = "–"
         if (one.intended, one.picture) == (theirs.intended, "map"):
             row = theirs.row(one.teacher)
             quoted = f"{row.success:.3f} / {row.mean_return:.2f} / {row.training_failures:.0f}"
         error = "" if np.isnan(one.success_error) else f" ± {one.success_error:.3f}"
-        lines.append(
-            f"| {one.intended} | {one.picture} | {one.teacher} | {one.students} | {one.success:.3f}{error} "
-            f"| {one.mean_return:.2f} | {one.training_failures:.0f} | {quoted} |"
-        )
-    return "\n".join(lines)
+        who = (f"{one.intended}", one.picture, one.teacher, f"{one.students}")
+        numbers = (f"{one.success:.3f}{error}", f"{one.mean_return:.2f}", f"{one.training_failures:.0f}")
+        lines.append((*who, *numbers, quoted))
+    return Rows(heads, lines)
 
 
-def unit_table(summaries: Sequence[Summary]) -> str:
-    """Markdown: mean success by unit under the optimised teacher, and the authors' curve."""
+def unit_table(summaries: Sequence[Summary]) -> Rows:
+    """Mean success by unit under the optimised teacher, and the authors' curve."""
     chosen = [one for one in summaries if one.teacher == "optimised"]
     units = len(chosen[0].success_by_unit)
-    lines = [
-        "| optimised teacher | " + " | ".join(str(unit + 1) for unit in range(units)) + " |",
-        "|---" * (units + 1) + "|",
-    ]
+    lines = []
     for one in chosen:
-        cells = " | ".join(f"{success:.2f}" for success in one.success_by_unit)
-        lines.append(f"| {one.intended}, {one.picture}, {one.students} students | {cells} |")
+        cells = [f"{success:.2f}" for success in one.success_by_unit]
+        lines.append((f"{one.intended}, {one.picture}, {one.students} students", *cells))
     theirs = published().optimised_success
-    cells = " | ".join([f"{success:.2f}" for success in theirs] + ["–"] * (units - len(theirs)))
-    lines.append(f"| {published().intended}, authors, 30 students | {cells} |")
-    return "\n".join(lines)
+    cells = [f"{success:.2f}" for success in theirs] + ["–"] * (units - len(theirs))
+    lines.append((f"{published().intended}, authors, 30 students", *cells))
+    return Rows(("optimised teacher", *(str(unit + 1) for unit in range(units))), lines)
+
+
+def main() -> None:
+    """Print both tables of the shipped curves as JSON, for tools/figures.py."""
+    found = summarise(load_curves(picture=None))
+    tables = {"final": final_table(found), "units": unit_table(found)}
+    shown = {name: {"heads": one.heads, "lines": one.lines} for name, one in tables.items()}
+    print(json.dumps({"tables": shown, "sizes": "the shipped curves, which `make cisr` trains anew"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -246,9 +246,9 @@ def write_collected(folder: Path, file: Path) -> None:
     file.write_text(f'{lines[:-2]},\n "curves": [\n{curves}\n]\n}}\n')
     print(f"{file}: {len(data['curves'])} students")
     summaries = summarise([Curve.from_dict(curve) for curve in data["curves"]])
-    print(final_table(summaries))
+    print(final_table(summaries).markdown)
     if any(one.teacher == "optimised" for one in summaries):
-        print(unit_table(summaries))
+        print(unit_table(summaries).markdown)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

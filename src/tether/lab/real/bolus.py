@@ -90,7 +90,7 @@ def without_gym() -> Iterator[None]:
 def simulate(patient: str, carbohydrates: float, start: float, share: float) -> Answer:
     """Six hours after a meal, minute by minute, by the package's own patient.
 
-    Its parameters are handed over as plain numbers instead of a pandas series: the same answers, ten times as fast.
+    Its parameters are handed over as plain numbers instead of a pandas series: the same answers, far sooner.
     """
     with without_gym():
         from simglucose.patient.t1dpatient import Action, T1DPatient

@@ -148,7 +148,7 @@ def slucb_qvi(world: RealWorld, env: Recorder, told: dict[str, Any], seed: int) 
     """What `learn` plays with all its defaults, its online tests included."""
 
     def agent_of(bridge: Bridge) -> Agent:
-        options = {"mixtures": False, "stationary": False, "config": None, **world.learning}
+        options = {"limit_on": "single actions", "stationary": False, "config": None, **world.learning}
         agent = default_agent(bridge, np.random.default_rng(np.random.SeedSequence([seed, 1])), **options)
         attach_monitor(agent, bridge.problem)
         return agent
@@ -296,7 +296,7 @@ def play(info: CellInfo, seed: int, tell: Callable[[int], None]) -> tuple[dict[s
     """The columns of one run, a row per step (T,), and its alarms."""
     world = find_world(info.world)
     cell = world.cell_of(seed)
-    told = {**world.declare(cell), "horizon": world.horizon}
+    told = {"baseline_cost_error": 0.0, **world.declare(cell), "horizon": world.horizon}
     steps = world.horizon * int(info.world_options["episodes"])
     env = Recorder(world.make_env(cell, seed), world, cell, seed, steps, tell)
     try:

@@ -12,6 +12,9 @@ from tether.lab.view import View
 OWN = {
     "figure1": "figure1",
     "figure2": "figure2",
+    "learning": "learning",
+    "learning-wide": "learning",
+    "learning-grid": "learning",
     "worlds": "worlds",
     "twins": "twins",
     "league": "league",

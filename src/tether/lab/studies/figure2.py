@@ -227,6 +227,7 @@ def claims(results: Results) -> list[Claim]:
         cell = leading(cells, kind)
         if cell is not None:
             found += [_learned(cell, kind), _faster(cell, kind, rivals), _comparable(cell, kind, rivals)]
+    found += [_learned(cell, "bounded") for cell in of_kind(cells, "bernoulli") if _proves(cell)][:1]
     found += [_idle(cell, kind, seen) for kind in IDLE for cell in of_kind(cells, kind)]
     found += [_too_small(cell, seen) for cell in of_kind(cells, "theory-small")]
     first = leader(cells)
@@ -265,7 +266,12 @@ def _agents(cell: Cell) -> str:
     return f"{counted(len(set(cell.instances)), 'agent')}, {counted(len(cell.seeds), 'run')}"
 
 
-def _learned(cell: Cell, kind: Kind) -> Claim:
+def _proves(cell: Cell) -> bool:
+    """Whether costs are declared to be yes or no, so that the list of actions proves most safe moves."""
+    return bool(cell.world_options.get("costs") == "bounded")
+
+
+def _learned(cell: Cell, kind: Kind | Literal["bounded"]) -> Claim:
     final = last_units(cell, "success")
     open_verdict = "; undecided: the interval contains it" if final.low < ENOUGH <= final.high else ""
     return Claim(
@@ -605,27 +611,41 @@ def table(results: Results) -> Table:
     )
     page = html_table(f"Numbers of {results.study}", caption, heads, "\n".join(body), words=3)
     columns = (
-        "agent", "agents", "runs", "success, last 3", "return, last 3", "largest expected cost", "violations",
-        "in runs", "falls per run", "cost β", "success by unit",
+        "row", "agents × runs", f"success in units 1 to {results.episodes}", f"last {LAST} (95%)", "return",
+        "falls per run", "largest expected cost", "steps over τ", "in runs",
     )  # fmt: skip
-    return Table(rows, columns, [_line(one) for one in rows], [page])
+    lines = [_line(one) for one in rows] + [_cisr_line(rival, results.episodes) for rival in cisr_runs(results.folder)]
+    return Table(rows, columns, lines, [page])
 
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
     low, high = one["success_last3_ci"]
     return (
         one["agent"],
-        str(one["seeds"]),
-        str(one["runs"]),
+        f"{one['seeds']:,} × {one['runs'] // max(1, one['seeds']):,}",
+        _short(one["success_by_unit"]),
         f"{one['success_last3']:.3f} ({low:.3f} to {high:.3f})",
         f"{one['return_last3']:.2f}",
+        f"{one['falls_per_run']:.1f}",
         f"{one['max_expected_cost']:.4f}",
         str(one["violations_total"]),
         str(one["violating_runs"]),
-        f"{one['falls_per_run']:.1f}",
-        one["cost_radius_origin"],
-        " ".join(f"{value:.2f}" for value in one["success_by_unit"]),
     )
+
+
+def _cisr_line(rival: CisrRun, units: int) -> Sequence[str]:
+    """CISR's success in as many units of its own; its expected costs are not known."""
+    success = rival.success[:, :units]
+    agents = f"{STUDENTS}" if rival.by_authors else f"{len(success)}"
+    falls = f"{float(rival.falls.sum(axis=1).mean()):.1f} in training"
+    last = f"{float(success[:, -LAST:].mean()):.3f}"
+    means = success.mean(axis=0).tolist()
+    return (f"{rival.name}", f"{agents} × 1", _short(means), last, f"{rival.final_return:.2f}", falls, "–", "–", "–")
+
+
+def _short(success: Sequence[float]) -> str:
+    """One number per unit, as short as it gets: .02 .09 … 1."""
+    return " ".join(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1" for value in success)
 
 
 def _page_row(one: dict[str, Any], cell: Cell) -> str:
@@ -657,9 +677,8 @@ def _cisr_row(rival: CisrRun) -> str:
 
 
 def _by_unit(success: Sequence[float]) -> str:
-    """One number per unit, as short as it gets: .02 .09 … 1."""
-    text = " ".join(f"{value:.2f}".removeprefix("0") if value < 0.995 else "1" for value in success)
-    return f'<td class="text" style="white-space:normal;min-width:10.5rem">{text}</td>'
+    """The same as a cell of the page."""
+    return f'<td class="text" style="white-space:normal;min-width:10.5rem">{_short(success)}</td>'
 
 
 def summary(results: Results, rows: list[dict[str, Any]]) -> str:

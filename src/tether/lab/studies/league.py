@@ -14,7 +14,7 @@ from html import escape
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,9 @@ GRID = (0.03, 0.1, 0.3, 1.0, 3.0)
 
 UNTOLD = ("dosing-twin", "heating-twin", "ad-load-twin")
 """Worlds whose costs are not linear, which their learners are not told: no theorem speaks of them."""
+
+NOT_LINEAR, NOT_SAFE = "costs are not linear, and no learner is told", "a₀ itself is over τ in some states"
+"""Which assumption a world breaks on purpose."""
 
 OVER = {
     "step": "violations per run",
@@ -295,10 +298,35 @@ def rows_of(results: Results) -> list[dict[str, Any]]:
     best scale. Tables and pictures share them."""
     rows = [row(cell, results) for cell in results.finished]
     scaled = {(one["world"], one["method"]) for one in rows if one["scale"] != 1.0}
+    broken, cells = broken_assumptions(results), {(c.agent_label, _world(c)): c for c in results.finished}
+    ours = {one["world"]: cells[one["agent"], one["world"]] for one in rows if one["method"] == "slucb-qvi"}
     for one in rows:
         rival = one["method"] not in FRAMES and results.study != AXES
         one["tuned"] = one["scale"] != 1.0 or (rival and (one["world"], one["method"]) not in scaled)
+        one["breaks"] = broken.get(one["world"], "")
+        own = ours.get(one["world"]) if rival else None
+        one["earned"] = "" if own is None else earned(cells[one["agent"], one["world"]], own)
     return rows
+
+
+def earned(cell: Cell, own: Cell) -> str:
+    """Whether a rival earned more than ours, as much or less: as much where the interval of the difference, seed by
+    seed, holds 0."""
+    theirs, our = paired(cell, own, "value")
+    _, low, high = over_seeds((theirs - our).sum(axis=1))
+    return "more" if low > 0.0 else "less" if high < 0.0 else "as much"
+
+
+def broken_assumptions(results: Results) -> dict[str, str]:
+    """World -> which assumption it breaks on purpose. Worlds that keep all of them are left out."""
+    found = {_world(cell): NOT_LINEAR for cell in results.finished if cell.world in UNTOLD}
+    safe = [cell for cell in results.finished if cell.agent == "always-safe"]
+    return found | {_world(cell): NOT_SAFE for cell in safe if cell["violations"].any()}
+
+
+def bounded(one: Mapping[str, Any]) -> bool:
+    """Whether a theorem bounds what the world limits: its radius is the theorem's and no assumption is broken."""
+    return one["cost_radius_origin"] == "theorem" and not one["breaks"]
 
 
 def over_seeds(values: Array) -> Interval:
@@ -323,6 +351,7 @@ def row(cell: Cell, results: Results) -> dict[str, Any]:
         "instance": cell.instance,
         "track": about.track,
         "agent": cell.agent_label,
+        "name": f"{cell.agent_label} in {_world(cell)}",
         "method": method,
         "scale": float(cell.options.get("scale", 1.0)),
         "cost_radius_origin": cell.cost_radius_origin,
@@ -345,6 +374,7 @@ def row(cell: Cell, results: Results) -> dict[str, Any]:
         "decisions_per_second": horizon / seconds if seconds > 0.0 else float("nan"),
         "told": about.told,
         "source": about.source,
+        "memory": about.memory,
         "anchor": about.anchor,
         "citation": about.citation,
         "command": command(cell, results),
@@ -364,6 +394,13 @@ def command(cell: Cell, results: Results) -> str:
     """What makes this cell, by its theorem and tuned."""
     quick = " --quick" if results.folder.name.endswith("-quick") else ""
     return f'tether reproduce league{quick} --agent {cell.agent} --world "{_world(cell)}"'
+
+
+LINE_HEADS = (
+    "world", "method", "promises", "regret", "95% interval", "violations", "in runs", "worst excess",
+    "own limit broken", "decisions per second", "radius",
+)  # fmt: skip
+"""Of the table with a line per method and world."""
 
 
 def table(results: Results) -> Table:
@@ -390,8 +427,7 @@ def table(results: Results) -> Table:
         pages.append(html_table(f"League in {world}", caption, heads, body, words=4))
         missing = "".join(f"<li>{escape(' · '.join(who))}: {escape(why)}</li>" for why, who in absent[world].items())
         pages.append(f"<details><summary>Who cannot play in {escape(world)}</summary><ul>{missing}</ul></details>")
-    columns = ("world", "method", "regret", "95% interval", "violations", "in runs", "radius")
-    return Table(rows, columns, [_line(one) for one in rows], [*pages, _commands(rows)])
+    return Table(rows, LINE_HEADS, [_line(one) for one in rows], [*pages, _commands(rows)])
 
 
 def absentees(results: Results) -> dict[str, dict[str, list[str]]]:
@@ -425,14 +461,29 @@ def _radius(one: dict[str, Any]) -> str:
 
 def _line(one: dict[str, Any]) -> Sequence[str]:
     return (
-        one["world"],
-        one["agent"],
+        one["world"] + (f" (broken: {one['breaks']})" if one["breaks"] else ""),
+        one["agent"] + _remembered(one["method"]),
+        one["track"],
         number(one["regret_mean"]),
         f"{number(one['regret_low'])} to {number(one['regret_high'])}",
         f"{one['violations_total']:,}",
         f"{one['violating_runs']} of {one['seeds']}",
+        number(_excess(one)),
+        _own(one),
+        number(one["decisions_per_second"]),
         _radius(one),
     )
+
+
+def dagger(about: Row) -> str:
+    """Its title, with a mark where some of its rule is from memory."""
+    return about.title + (" †" if about.memory else "")
+
+
+def _remembered(method: str) -> str:
+    """What of a method's rule is from memory, to stand behind its name."""
+    about = row_for(method).memory
+    return f" [from memory: {about}]" if about else ""
 
 
 def _own(one: dict[str, Any]) -> str:
@@ -451,7 +502,8 @@ def _page_row(one: dict[str, Any]) -> str:
     low, high = number(one["regret_low"]), number(one["regret_high"])
     mark = "zero" if one["violations_total"] == 0 else "some"
     return (
-        f'<tr><th scope="row">{escape(one["agent"])}<small>{escape(one["citation"])}</small></th>'
+        f'<tr><th scope="row">{escape(one["agent"])}<small>{escape(one["citation"] + _remembered(one["method"]))}'
+        f"</small></th>"
         f"<td>{number(one['regret_mean'])}<small>{low} to {high}</small></td>"
         f'<td class="{mark}">{one["violations_total"]:,}</td><td>{one["violating_runs"]} of {one["seeds"]}</td>'
         f"<td>{number(_excess(one))}</td><td>{_own(one)}</td><td>{number(one['decisions_per_second'])}</td>"
@@ -477,85 +529,138 @@ def summary(results: Results, rows: list[dict[str, Any]]) -> str:
     text = (
         f"{methods} methods in {counted(len(_places(rows)), 'world')}: {runs:,} runs of {results.episodes:,} episodes."
     )
-    unread = sorted({row_for(one["method"]).title for one in rows if one["source"] == "memory"})
-    return text + (f" Rules written from memory of their papers: {', '.join(unread)}." if unread else "")
+    unread = sorted({f"{row_for(one['method']).title} ({one['memory']})" for one in rows if one["memory"]})
+    return text + (f" Written from memory of their papers: {', '.join(unread)}." if unread else "")
 
 
 def files(results: Results) -> dict[str, bytes]:
     """The table as Parquet and as Markdown."""
-    return table_files(results.study, table(results), markdown(results))
+    made = table(results)
+    return table_files(results.study, made, _plain(made.markdown))
 
 
-def markdown(results: Results) -> str:
-    """The tables for the documentation: each rival against ours, then a section per world, with who cannot play there
-    and why."""
-    rows, absent = table(results).rows, absentees(results)
-    lines = [] if results.study == AXES else ["### Each rival against Tether", "", duels_markdown(results), ""]
-    for world in _places(rows):
-        here = [one for one in rows if one["world"] == world]
-        own = "episodes over the budget" if here[0]["limits"] == "episode" else "own constraint broken"
-        lines += [
-            f"### {world}",
-            "",
-            f"Instance `{here[0]['instance']}`, {here[0]['seeds']} seeds × {here[0]['episodes']:,} episodes.",
-            "",
-            f"| method | promises | regret | violations | runs | worst excess | {own} | decisions/s | radius |",
-            "|---|---|---|---|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {_bold(one)} | {one['track']} | {number(one['regret_mean'])} ({number(one['regret_low'])} to "
-            f"{number(one['regret_high'])}) | {one['violations_total']:,} | {one['violating_runs']} | "
-            f"{number(_excess(one))} | {_own(one)} | {number(one['decisions_per_second'])} | "
-            f"{_plain(_radius(one))} |"
-            for one in here
-        ]
-        missing = [_plain(f"- {' · '.join(who)}: {why}") for why, who in absent[world].items()]
-        lines += ["", *(["Cannot play here:", "", *missing, ""] if missing else [])]
-    return "\n".join(lines)
+def more(results: Results) -> dict[str, Table]:
+    """Over all worlds that keep the assumptions, and over those that break one on purpose; who cannot play where; what
+    is to be known of each method; of the bandits' study also the anchors."""
+    found = {"absent": absent_table(results)}
+    if results.study != AXES:
+        rows = rows_of(results)
+        found = {name: totals_table(some) for name, some in groups(rows).items()} | found
+        found["methods"] = methods_table(_methods(rows))
+    if results.study == "league":
+        found["anchors"] = anchors_table(results.folder / "anchors")
+    return {name: one for name, one in found.items() if one.lines}
 
 
-def methods_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Who is in these rows: what each promises and is told, where its rule was read, how it differs, its anchor."""
-    lines = ["| method | promises | told beside the Problem | rule read in | differs from it | anchor |"]
-    lines += ["|---|---|---|---|---|---|"]
-    for method in dict.fromkeys(one["method"] for one in rows):
-        about = row_for(method)
-        title = f"{about.title}<br>`{method.partition(',')[0]}`<br>{about.citation}"
-        cells = [title, f"{TRACKS[about.track]}: {about.constraint}", about.told]
-        cells += [about.source, "; ".join(about.deviations), about.anchor]
-        lines.append(_plain(f"| {' | '.join(cells)} |"))
-    return "\n".join(lines)
+def values(results: Results) -> dict[str, float | str]:
+    """How much was run, in how many worlds, and in how many of them each rival by its theorem earned more than ours."""
+    rows, made = rows_of(results), dict[str, float | str]()
+    made |= {"runs": sum(one["seeds"] for one in rows), "methods": len(_methods(rows))}
+    for name, some in groups(rows).items():
+        ours = {one["world"]: one for one in some if one["method"] == "slucb-qvi"}
+        made[f"{name}-worlds"] = len(_places(some))
+        for one in totals(some) if results.study != AXES else []:
+            key = f"{one.method}{'-tuned' if one.tuned else ''}".replace(", ", "-").replace(" ", "-")
+            made[f"{name}-{key}-broken-runs"] = f"{one.broken_runs} of {one.runs}"
+            made[f"{name}-{key}-regret"] = one.regret
+            if one.method not in FRAMES and all(row["world"] in ours for row in one.rows):
+                made[f"{name}-{key}-earned-more"] = f"{one.worlds(ours)['more']} of {len(one.rows)}"
+    return made | anchor_values(results)
 
 
-def duels_markdown(results: Results) -> str:
-    """Each rival against SLUCB-QVI with its defaults, in the worlds of both."""
-    cells = {(cell.agent_label, _world(cell)): cell for cell in results.finished}
-    ours = {one["world"]: one for one in rows_of(results) if one["method"] == "slucb-qvi"}
-    lines = [
-        "Tether is SLUCB-QVI with its defaults. Of the worlds of both: in how many the rival broke the world's limit, "
-        "in how many Tether alone did, and in how many of the others the rival earned more, as much (the 95 % interval "
-        "of the difference, seed by seed, holds 0), or less.",
-        "",
-        "| rival | worlds | broke the limit | Tether alone broke it | of the others: earned more | as much | less |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    rows = [one for one in rows_of(results) if one["method"] not in FRAMES and one["world"] in ours]
+def _methods(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(one["method"] for one in rows))
+
+
+def groups(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of worlds that keep every assumption, "kept", and of those that break one on purpose, "broken"."""
+    found = {"kept": [one for one in rows if not one["breaks"]], "broken": [one for one in rows if one["breaks"]]}
+    return {name: some for name, some in found.items() if some}
+
+
+class Total(NamedTuple):
+    """A method over several worlds, by its theorem or tuned."""
+
+    method: str
+    tuned: bool
+    rows: list[dict[str, Any]]
+    runs: int
+    broken_runs: int
+    regret: float
+    """Mean over the worlds, in units of always a_0's there."""
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return row_for(self.method).title + (", tuned" if self.tuned else "")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a theorem bounds it in each of these worlds."""
+        return not self.tuned and all(map(bounded, self.rows))
+
+    def worlds(self, ours: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+        """In how many worlds it broke the limit, Tether alone did, and of the others it earned more, as much, less."""
+        found = {"broke": 0, "ours": 0, "more": 0, "as much": 0, "less": 0}
+        for one in self.rows:
+            own = ours[one["world"]]
+            found["broke" if one["broken"] else "ours" if own["broken"] else one["earned"]] += 1
+        return found
+
+
+def totals(rows: Sequence[dict[str, Any]]) -> list[Total]:
+    """Each method over its worlds: those that broke limits in the fewest runs first, then by regret."""
+    floor, made = _relative(rows), []
     for method, tuned in dict.fromkeys((one["method"], tuned) for one in rows for tuned in (False, True)):
         mine = [one for one in rows if one["method"] == method and (one["tuned"] if tuned else one["scale"] == 1.0)]
-        found = {"broke": 0, "ours broke": 0, "more": 0, "level": 0, "less": 0}
-        for one in mine:
-            own = ours[one["world"]]
-            theirs, our = paired(cells[one["agent"], one["world"]], cells[own["agent"], one["world"]], "value")
-            _, low, high = over_seeds((theirs - our).sum(axis=1))
-            won = "more" if low > 0.0 else "less" if high < 0.0 else "level"
-            found["broke" if one["broken"] else "ours broke" if own["broken"] else won] += 1
-        title = _plain(row_for(method).title) + ", tuned" * tuned
-        lines.append(f"| {title} | {len(mine)} | {' | '.join(map(str, found.values()))} |")
-    return "\n".join(lines)
+        if not mine or (tuned and all(one["scale"] == 1.0 for one in mine)):  # no scale is better: the same again
+            continue
+        shares = [one["regret_mean"] / floor[one["world"]] for one in mine if one["world"] in floor]
+        regret = float(np.mean(shares)) if shares else float("nan")
+        runs, over = (sum(one[name] for one in mine) for name in ("seeds", "broken_runs"))
+        made.append(Total(method, tuned, mine, runs, over, regret))
+    return sorted(made, key=lambda one: (one.broken_runs / one.runs, one.regret))
 
 
-def _bold(one: dict[str, Any]) -> str:
-    return f"**{_plain(one['agent'])}**" if one["method"] in OWN_METHODS else _plain(one["agent"])
+TOTAL_HEADS = (
+    "method", "worlds", "runs that broke the limit", "regret, always a₀ = 1", "worlds in which it broke the limit",
+    "Tether alone did", "of the others: earned more", "as much", "less",
+)  # fmt: skip
+
+
+def totals_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The picture of the whole in numbers, and each rival against SLUCB-QVI with its defaults."""
+    ours = {one["world"]: one for one in rows if one["method"] == "slucb-qvi"}
+    lines: list[Sequence[str]] = []
+    for one in totals(rows):
+        rival = one.method not in FRAMES and all(row["world"] in ours for row in one.rows)
+        duel = list(map(str, one.worlds(ours).values())) if rival else [""] * 5
+        name = one.title + _remembered(one.method)
+        over = f"{one.broken_runs} of {one.runs}"
+        lines.append((name, str(len(one.rows)), over, number(one.regret), *duel))
+    return Table([], TOTAL_HEADS, lines, [])
+
+
+def absent_table(results: Results) -> Table:
+    """Who cannot play where, and why."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for world, reasons in absentees(results).items():
+        for why, who in reasons.items():
+            found[" · ".join(who), why.partition(", but this problem has")[0]].append(world)
+    lines: list[Sequence[str]] = [(who, " · ".join(worlds), why) for (who, why), worlds in found.items()]
+    return Table([], ("method", "cannot play in", "because it"), lines, [])
+
+
+def methods_table(methods: Sequence[str]) -> Table:
+    """What each method promises and is told, where its rule was read, how it differs, what of it is from memory."""
+    lines: list[Sequence[str]] = []
+    for method in methods:
+        about = row_for(method)
+        promise = f"{TRACKS[about.track]}: {about.constraint}"
+        lines.append((about.title, f"`{method.partition(',')[0]}`", about.citation, promise, about.told, about.source,
+                      about.memory, "; ".join(about.deviations)))  # fmt: skip
+    heads = ("method", "name", "whose", "promises", "told beside the Problem", "rule read in", "from memory", "differs")
+    return Table([], heads, lines, [])
 
 
 def _plain(text: str) -> str:
@@ -612,11 +717,11 @@ def anchor_claims(folder: Path) -> list[Claim]:
     return made
 
 
-def anchors_markdown(folder: Path) -> str:
-    """The anchors for the documentation: badges with both numbers, and ROFUL's regret over everybody's."""
+def anchors_table(folder: Path) -> Table:
+    """The anchors with both numbers, and ROFUL's regret over everybody's."""
+    lines: list[Sequence[str]] = []
     found = list(badges(folder))
-    lines = ["| figure | player | published | here | mean regret | ROFUL over it | trials without a violation |"]
-    lines += ["|---|---|---|---|---|---|---|"]
+    heads = ("figure", "player", "published", "here", "mean regret", "ROFUL over it", "trials without a violation")
     for task, anchor, played, value in found:
         rival = _beside(found, task).get("ROFUL")
         published = anchor.published.get(task.player)
@@ -629,8 +734,17 @@ def anchors_markdown(folder: Path) -> str:
             "" if rival is None else f"{rival / value:.2f}",
             f"{int((played.violations == 0).sum())} of {anchor.trials}",
         )
-        lines.append(_plain(f"| {' | '.join(cells)} |"))
-    return "\n".join(lines)
+        lines.append(cells)
+    return Table([], heads, lines, [])
+
+
+def anchor_values(results: Results) -> dict[str, float | str]:
+    """ROFUL's number over ours, by anchor."""
+    if results.study != "league":
+        return {}
+    found = list(badges(results.folder / "anchors"))
+    ours = [(task, value, _beside(found, task).get("ROFUL")) for task, _, _, value in found if task.player == OURS]
+    return {f"roful-over-ours-{task.anchor}": rival / value for task, value, rival in ours if rival is not None}
 
 
 def _beside(found: Sequence[Badge], task: Task) -> dict[str, float]:
@@ -732,9 +846,12 @@ def charts(results: Results) -> list[Chart]:
 
 
 def profile_chart(results: Results) -> Chart:
-    """For each method: the share of worlds in which its regret is within a factor of the best clean one's."""
-    frames = FRAMES.keys() - set(OWN_METHODS)
-    rows = [one for one in rows_of(results) if one["method"] not in frames]
+    """For each method: the share of worlds in which its regret is within a factor of the best clean one's.
+
+    Worlds that break an assumption on purpose are left out: no theorem speaks of them.
+    """
+    frames, apart = FRAMES.keys() - set(OWN_METHODS), groups(rows_of(results))
+    rows = [one for one in apart.get("kept", apart.get("broken", [])) if one["method"] not in frames]
     best: dict[str, float] = {}
     for one in rows:
         if one["broken"] == 0:
@@ -759,7 +876,11 @@ def profile_chart(results: Results) -> Chart:
                 labels_ends=False,
             )
         )
-    caption = "Every method over the worlds that it is made for."
+    left = len(_places(apart["broken"])) if len(apart) == 2 else 0
+    caption = "Every method over the worlds that it is made for" + (
+        f", without {counted(left, 'world')} in which an assumption is broken on purpose." if left else "."
+    )
+    caption += " † from memory of the paper, in whole or in part." if any(one["memory"] for one in rows) else ""
     return Chart(f"{results.study}-profiles", "Performance profiles", caption, tuple(panels))
 
 
@@ -771,7 +892,9 @@ def _profiles(rows: Sequence[dict[str, Any]], best: dict[str, float], titles: Se
         ratios = np.array([one["regret_mean"] / best[one["world"]] for one in clean])
         share: Array = (ratios[:, None] <= factors * (1.0 + 1e-9)).sum(axis=0) / max(1, len(mine))
         about = row_for((mine or rows)[0]["method"])
-        made.append(Series(name, TRACKS[about.track], style, factors, share, share, share, total=float(share[-1])))
+        made.append(
+            Series(dagger(about), TRACKS[about.track], style, factors, share, share, share, total=float(share[-1]))
+        )
     return tuple(made)
 
 
@@ -784,7 +907,8 @@ def pictures(results: Results) -> list[Picture]:
         words = "Regret over always a₀'s as one thing after the other gets harder; hollow where a promise was broken."
         return [Picture(f"{results.study}", "Axes of difficulty", words, lambda dpi: axes_picture(results, dpi))]
     whole = (
-        "Each method over all worlds: its mean regret over always a₀'s, and the share of its runs that broke a limit."
+        "Each method over the worlds that keep every assumption, and over those that break one on purpose: its mean "
+        "regret over always a₀'s, and the share of its runs that broke a limit."
     )
     words = "Each method's regret and violations in every world; the numbers are in the tables."
     name, title = results.study, "Regret and violations"
@@ -804,6 +928,10 @@ def _hue(method: str) -> str:
     return RAMPS[hue].light[0]
 
 
+FILLED = "filled: a theorem bounds what the limit is on, and its assumptions hold"
+HOLLOW = "hollow: tuned, told γ*, no such bound, or an assumption is broken"
+
+
 def _kinds() -> list[Any]:
     """What colours and fills of dots mean, for a legend."""
     from matplotlib.lines import Line2D
@@ -814,8 +942,8 @@ def _kinds() -> list[Any]:
             (_hue("slucb-qvi"), _hue("slucb-qvi"), "Tether"),
             (_hue(""), _hue(""), "a rival"),
             (_hue("always-safe"), _hue("always-safe"), "a frame"),
-            (QUIET, QUIET, "filled: its theorem bounds every step"),
-            (QUIET, "white", "hollow: tuned, told γ*, or no bound on a step"),
+            (QUIET, QUIET, FILLED),
+            (QUIET, "white", HOLLOW),
         )
     ]
 
@@ -824,47 +952,73 @@ COMPARED = (-0.5, 1.5)
 """Mean regrets, in units of always a_0's, that are drawn where they are: those who break limits may be far beyond."""
 
 
+GROUPS = {
+    "kept": "Worlds that keep every assumption",
+    "broken": "Worlds that break an assumption on purpose",
+}
+
+
 def overall(results: Results, dpi: int) -> bytes:
-    """A dot per method by its theorem, one tuned: share of runs with a violation, mean regret over always a_0's."""
+    """A dot per method by its theorem, one tuned: share of runs with a violation, mean regret over always a_0's.
+
+    Worlds that keep every assumption and those that break one on purpose have a panel each.
+    """
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    rows = rows_of(results)
-    floor, dots = _relative(rows), []
-    for method, tuned in dict.fromkeys((one["method"], one["scale"] != 1.0) for one in rows):
-        mine = [one for one in rows if one["method"] == method and (one["tuned"] if tuned else one["scale"] == 1.0)]
-        share = sum(one["broken_runs"] for one in mine) / sum(one["seeds"] for one in mine)
-        regret = float(np.mean([one["regret_mean"] / floor[one["world"]] for one in mine if one["world"] in floor]))
-        title = row_for(method).title + (", tuned" if tuned else "") + f" ({counted(len(mine), 'world')})"
-        dots.append((share, regret, title, method, mine[0]["cost_radius_origin"] == "theorem" and not tuned))
-    dots.sort()
+    apart = {name: totals(rows) for name, rows in groups(rows_of(results)).items()}
+    names = list(dict.fromkeys(one.title for some in apart.values() for one in some))
     with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(11.0, 6.5), layout="constrained")
-        ax = figure.subplots()
-        inside = [y for _, y, *_ in dots if COMPARED[0] <= y <= COMPARED[1]]
-        low, high = min(inside), max(inside)
-        room = 0.1 * ((high - low) or 1.0)
-        at = [min(max(y, low - 0.6 * room), high + 0.6 * room) for _, y, *_ in dots]
-        ax.set(xlim=(-0.03, 1.06), ylim=(low - room, high + room))
-        ax.axvspan(-0.03, 0.012, color=QUIET, alpha=0.12, lw=0)
-        marks, kinds = [], _kinds()
-        for place, ((x, y, title, method, filled), height) in enumerate(zip(dots, at, strict=True), start=1):
-            hue, size = _hue(method), 11 if method in OWN_METHODS else 7
-            shape = "o" if height == y else "v" if y < height else "^"
-            ax.plot([x], [height], shape, color=hue, mfc=hue if filled else "white", ms=size, zorder=3)
-            beyond = "" if height == y else f": {number(y)}"
-            marks.append(Line2D([], [], linestyle="", label=f"{place}  {title}{beyond}"))
-        if len(inside) < len(dots):
-            beyond = "triangle: beyond the edge, at the regret beside its name"
-            kinds.append(Line2D([], [], linestyle="", marker="v", color=QUIET, mfc="white", label=beyond))
-        ax.set_xlabel("share of runs that broke the world's limit at least once")
-        ax.set_ylabel("regret, always a₀ = 1, mean over its worlds")
-        figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=7.5, handlelength=0.0)
-        ax.legend(handles=kinds, loc="best", fontsize=7.5)
+        size = 5.6 * len(apart) + 5.4, max(7.0, 1.8 + 0.2 * len(names))
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(1, len(apart), squeeze=False)[0]
+        panels = [
+            (ax, _overall_panel(ax, GROUPS[name], some, names))
+            for ax, (name, some) in zip(axes, apart.items(), strict=True)
+        ]
+        marks, counts = [], {name: {one.title: one for one in some} for name, some in apart.items()}
+        for place, title in enumerate(names, start=1):
+            mine = [some.get(title) for some in counts.values()]
+            worlds = " + ".join(str(len(one.rows) if one else 0) for one in mine)
+            far = [number(one.regret) for one in mine if one and not COMPARED[0] <= one.regret <= COMPARED[1]]
+            about = row_for(next(one.method for one in mine if one)).memory
+            label = f"{place}  {title}{' †' if about else ''} ({worlds})" + (f": {', '.join(far)}" if far else "")
+            marks.append(Line2D([], [], linestyle="", label=label))
+        kinds = _kinds()
+        kinds.append(Line2D([], [], linestyle="", marker="v", color=QUIET, mfc="white", label=BEYOND))
+        axes[0].set_ylabel("regret, always a₀ = 1, mean over a method's worlds")
+        head = f"method (worlds{' of each panel' if len(apart) > 1 else ''}); † see the notes below"
+        figure.legend(handles=marks, loc="outside right upper", frameon=False, fontsize=8, handlelength=0.0, title=head,
+                      title_fontsize=8, alignment="left")  # fmt: skip
+        figure.legend(handles=kinds, loc="outside lower left", frameon=False, fontsize=8, ncols=2, title=MEMORY,
+                      title_fontsize=8, alignment="left")  # fmt: skip
         figure.draw_without_rendering()  # lays it out
-        _number_dots(ax, [(x, y, place) for place, ((x, *_), y) in enumerate(zip(dots, at, strict=True), start=1)])
+        for ax, dots in panels:
+            _number_dots(ax, dots)
         return encoded(figure, "png", dpi=dpi)
+
+
+BEYOND = "triangle: beyond the edge, at the regret beside its name"
+MEMORY = "† the rule, or constants of it, is from memory of the paper: the table of methods says what"
+
+
+def _overall_panel(ax: Any, title: str, some: Sequence[Total], names: Sequence[str]) -> list[tuple[float, float, int]]:
+    """The methods over one group of worlds; their dots (x, y, number)."""
+    inside = [one.regret for one in some if COMPARED[0] <= one.regret <= COMPARED[1]]
+    low, high = min([0.0, *inside]), max([1.0, *inside])
+    room, dots = 0.1 * (high - low), []
+    ax.set(xlim=(-0.04, 1.08), ylim=(low - room, high + room))
+    ax.axvspan(-0.04, 0.015, color=QUIET, alpha=0.12, lw=0)
+    for one in some:
+        x, y = one.broken_runs / one.runs, min(max(one.regret, low - 0.6 * room), high + 0.6 * room)
+        hue, size = _hue(one.method), 11 if one.method in OWN_METHODS else 7
+        shape = "o" if one.regret == y else "v" if one.regret < y else "^"
+        ax.plot([x], [y], shape, color=hue, mfc=hue if one.bounded else "white", ms=size, zorder=3)
+        dots.append((x, y, names.index(one.title) + 1))
+    ax.set_title(title, loc="left", fontsize=10, fontweight="bold")
+    ax.set_xlabel("share of runs that broke the world's limit at least once")
+    return dots
 
 
 def _number_dots(ax: Any, dots: Sequence[tuple[float, float, int]]) -> None:
@@ -942,11 +1096,18 @@ def axes_picture(results: Results, dpi: int) -> bytes:
             ax.set_axis_off()
         for ax in panels[: len(axes) : across]:
             ax.set_ylabel("regret, always a₀ = 1")
-        marks = [Line2D([], [], color=looks[name].light, marker="o", label=name) for name in names]
+        shown = {row_for(one["method"]).title: dagger(row_for(one["method"])) for one in rows}
+        marks = [Line2D([], [], color=looks[name].light, marker="o", label=shown[name]) for name in names]
         hollow = "hollow: broke the limit at least once"
         marks.append(Line2D([], [], linestyle="", marker="o", color=QUIET, mfc="white", label=hollow))
-        figure.legend(handles=marks, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+        note = MEMORY if any(one["memory"] for one in rows) else None
+        figure.legend(handles=marks, loc="outside lower center", ncols=3, frameon=False, fontsize=8, title=note,
+                      title_fontsize=8)  # fmt: skip
         return encoded(figure, "png", dpi=dpi)
+
+
+SHOWN = (-2.0, 2.0)
+"""The same in a single world."""
 
 
 def pareto(results: Results, dpi: int) -> bytes:
@@ -955,8 +1116,8 @@ def pareto(results: Results, dpi: int) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    rows = rows_of(results)
-    worlds, methods = _places(rows), list(dict.fromkeys(one["method"] for one in rows))
+    rows = [one for some in groups(rows_of(results)).values() for one in some]  # those that break assumptions last
+    worlds, methods = _places(rows), _methods(rows)
     across = min(3, len(worlds))
     down = -(-len(worlds) // across)
     with matplotlib.rc_context(LOOK):
@@ -968,11 +1129,15 @@ def pareto(results: Results, dpi: int) -> bytes:
         ]
         for ax in axes[len(worlds) :]:
             ax.set_axis_off()
-        names = [f"{place + 1}  {row_for(method).title}" for place, method in enumerate(methods)]
+        names = [f"{place + 1}  {dagger(row_for(method))}" for place, method in enumerate(methods)]
         names.append("a number twice: by its theorem, and tuned")
         marks = [Line2D([], [], linestyle="", label=name) for name in names]
         marks += _kinds()
-        figure.legend(handles=marks, loc="outside lower center", ncols=min(3, 1 + across), frameon=False, fontsize=8.5)
+        marks.append(
+            Line2D([], [], linestyle="", marker="v", color=QUIET, mfc="white", label="triangle: beyond the edge")
+        )
+        figure.legend(handles=marks, loc="outside lower left", ncols=min(3, 1 + across), frameon=False, fontsize=9,
+                      title=MEMORY, title_fontsize=9, alignment="left")  # fmt: skip
         figure.draw_without_rendering()
         for ax, dots in panels:
             _number_dots(ax, dots)
@@ -987,22 +1152,29 @@ def _pareto_panel(
 
     floor = next((one["regret_mean"] for one in here if one["method"] == "always-safe"), 1.0)
     unit, steps = 1.0 / here[0]["seeds"], here[0]["episodes"]
-    dots = [(one, one["broken"] * unit, one["regret_mean"] / floor) for one in here]
-    for one, x, y in dots:
+    shares = [one["regret_mean"] / floor for one in here]
+    low, high = max(SHOWN[0], min(0.0, *shares)), min(SHOWN[1], max(1.0, *shares))
+    room, dots = 0.08 * (high - low), []
+    for one, share in zip(here, shares, strict=True):
+        x, y = one["broken"] * unit, min(max(share, low - 0.6 * room), high + 0.6 * room)
         colour, size = _hue(one["method"]), 9 if one["method"] in OWN_METHODS else 6
-        filled = one["cost_radius_origin"] == "theorem"
-        ax.plot([x], [y], "o", color=colour, mfc=colour if filled else "white", ms=size, zorder=3, clip_on=False)
+        shape = "o" if low <= share <= high else "v" if share < low else "^"
+        fill = colour if bounded(one) else "white"
+        ax.plot([x], [y], shape, color=colour, mfc=fill, ms=size, zorder=3, clip_on=False)
+        dots.append((x, y, methods.index(one["method"]) + 1))
     ax.set_xscale("symlog", linthresh=unit)
     ax.xaxis.set_major_locator(FixedLocator([0.0, *(10.0**k for k in range(int(np.log10(steps)) + 2))]))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    ax.set_xlim(-0.15 * unit, 10.0 * max([1.0, *(x for _, x, _ in dots)]))
-    low, high = min(0.0, *(y for *_, y in dots)), max(1.0, *(y for *_, y in dots))
-    ax.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
-    ax.set_title(world, loc="left", fontsize=10, fontweight="bold")
+    ax.set_xlim(-0.15 * unit, 10.0 * max([1.0, *(x for x, *_ in dots)]))
+    ax.set_ylim(low - room, high + room)
+    breaks = here[0]["breaks"]
+    ax.set_title(world, loc="left", fontsize=10, fontweight="bold", pad=16 if breaks else 6)
+    if breaks:
+        ax.text(0.0, 1.01, f"broken on purpose: {breaks}", transform=ax.transAxes, fontsize=8, color=QUIET, va="bottom")
     ax.set_xlabel(OVER[here[0]["limits"]])
     ax.set_ylabel("regret, always a₀ = 1")
-    return [(x, y, methods.index(one["method"]) + 1) for one, x, y in dots]
+    return dots
 
 
 def claims(results: Results) -> list[Claim]:
@@ -1010,12 +1182,11 @@ def claims(results: Results) -> list[Claim]:
     where a_0 itself is over τ, as in OPSE's linear instances, nor where costs are not what the Problem says, as in
     twins that nobody was told of."""
     made = anchor_claims(results.folder / "anchors")
-    unsafe = {_world(cell) for cell in results.finished if cell.agent == "always-safe" and cell["violations"].any()}
-    wrong = {_world(cell) for cell in results.finished if cell.world in UNTOLD}
+    wrong = broken_assumptions(results)
     certified = [
-        cell for cell in results.finished if cell.cost_radius_origin == "theorem" and _world(cell) not in unsafe | wrong
+        cell for cell in results.finished if cell.cost_radius_origin == "theorem" and _world(cell) not in wrong
     ]
-    beside = f"; left out: {', '.join(sorted(unsafe | wrong))}" if unsafe | wrong else ""
+    beside = f"; left out: {', '.join(sorted(wrong))}" if wrong else ""
     for method in dict.fromkeys(cell.agent for cell in certified):
         if row_for(method).track not in ("step", "coin"):
             continue
@@ -1034,4 +1205,10 @@ def claims(results: Results) -> list[Claim]:
     return made
 
 
-VIEW = View(charts=charts, claims=claims, table=table, summary=summary, pictures=pictures, files=files)
+STORED = ("regret_mean", "regret_low", "regret_high", "violations_total", "violating_runs", "seeds")
+"""What pages of the documentation may name of a row."""
+
+VIEW = View(
+    charts=charts, claims=claims, table=table, summary=summary, pictures=pictures, files=files, more=more,
+    values=values, stored=STORED,
+)  # fmt: skip

@@ -13,7 +13,7 @@ from tether.lab.real import RealWorld, described
 from tether.lab.view import Claim, Picture, Table, View, counted, plain_table, table_files
 from tether.records import Array
 
-OURS, SAFE = "slucb-qvi", "always-safe"
+OURS, SAFE, RIVAL = "slucb-qvi", "always-safe", "lsvi-ucb"
 TWINS = ("motor-twin",)
 """Worlds that are not what was declared: what counts there is the alarm, not the gain."""
 HEADS = (
@@ -62,6 +62,7 @@ def row(world: RealWorld, cell: Cell, safe: Cell | None) -> dict[str, Any]:
     """The numbers of one method in one world."""
     broken = broken_steps(world, cell).sum(axis=1)
     made: dict[str, Any] = {
+        "name": f"{world.name} {cell.agent}",
         "world": world.name,
         "title": world.title,
         "method": cell.agent,
@@ -171,6 +172,11 @@ def claims(results: Results) -> list[Claim]:
             made.append(
                 Claim(f"noticed@{one['world']}", text, every, f"alarms in {one['alarms']} of {one['runs']} runs")
             )
+    free = {one["title"]: one["violations"] for one in rows(results) if one["method"] == RIVAL}
+    if free:
+        text = "LSVI-UCB with a penalty breaks the limit in every world."
+        found = "; ".join(f"{title}: {count:,} steps" for title, count in free.items())
+        made.append(Claim("rival-breaks", text, all(count > 0 for count in free.values()), found))
     honest = [one for one in ours if one["world"] not in TWINS and "gain" in one]
     winners = [one["title"] for one in honest if one["gain_low"] > 0.0]
     if honest:
@@ -210,39 +216,72 @@ def charts(results: Results) -> list[Chart]:
 
 def pictures(results: Results) -> list[Picture]:
     """Per world the limited quantity in one run of every method, with what was over the limit marked."""
-    return [
-        Picture(
-            f"{results.study}-{world.name}",
-            f"{world.title}: one run of each method",
-            "; ".join(f"{cell.agent_label}: {_over(world, cell)}" for cell in cells),
-            lambda dpi, world=world, cells=cells: draw(world, cells, dpi),  # type: ignore[misc]
+    made = []
+    for world, cells in places(results):
+        if not world.signals:
+            continue
+        seed = shown_seed(world, cells)
+        made.append(
+            Picture(
+                f"{results.study}-{world.name}",
+                f"{world.title}: one run of each method",
+                f"{chosen(world, cells)} "
+                + "; ".join(f"{cell.agent_label}: {_over(world, cell, seed)}" for cell in cells),
+                lambda dpi, world=world, cells=cells, seed=seed: draw(world, cells, seed, dpi),  # type: ignore[misc]
+            )
         )
-        for world, cells in places(results)
-        if world.signals
-    ]
+    return made
 
 
-def _over(world: RealWorld, cell: Cell) -> str:
-    return f"{counted(int(broken_steps(world, cell)[0].sum()), 'step')} over the limit"
+def broken_runs(world: RealWorld, cell: Cell) -> dict[int, int]:
+    """Seed -> steps over the limit, of the runs that have any."""
+    counts = broken_steps(world, cell).sum(axis=1)
+    return {seed: int(count) for seed, count in zip(cell.seeds, counts, strict=True) if count}
+
+
+def shown_seed(world: RealWorld, cells: Sequence[Cell]) -> int:
+    """Which run is drawn: of those in which LSVI-UCB broke the limit the one with the median number of steps over it
+    (the lower of two, the first seed of equals); where there is none, the first that all have played."""
+    both = set.intersection(*(set(cell.seeds) for cell in cells))
+    over = [broken_runs(world, cell) for cell in cells if cell.agent == RIVAL]
+    broken = sorted((count, seed) for seed, count in (over[0] if over else {}).items() if seed in both)
+    return broken[(len(broken) - 1) // 2][1] if broken else min(both)
+
+
+def chosen(world: RealWorld, cells: Sequence[Cell]) -> str:
+    """The rule of `shown_seed` in words, with how many runs it chose from."""
+    rival = next((cell for cell in cells if cell.agent == RIVAL), None)
+    broken = broken_runs(world, rival) if rival else {}
+    if rival is None or not broken:
+        return "Drawn: the first run."
+    runs = f"{len(broken)} of {len(rival.seeds)} runs"
+    return f"Drawn: the median of the {runs} in which {rival.agent_label} was beyond the limit."
+
+
+def _over(world: RealWorld, cell: Cell, seed: int) -> str:
+    broken = broken_runs(world, cell)
+    here = counted(broken.get(seed, 0), "step")
+    return f"{here} beyond the limit; beyond it in {len(broken)} of {counted(len(cell.seeds), 'run')}"
 
 
 SHOWN, SHOWN_STEPS = 3, 40
 """Episodes at the end of a run that are shown in full, or as many as have so many steps."""
 
 
-def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
-    """A row per method: the whole run, and its last episodes with what was to be followed. PNG."""
+def draw(world: RealWorld, cells: Sequence[Cell], seed: int, dpi: int) -> bytes:
+    """A row per method: its whole run with this seed, and the last episodes with what was to be followed. PNG."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(LOOK):
         figure = Figure(figsize=(11.0, 1.0 + 1.35 * len(cells)), layout="constrained")
         grid = figure.subplots(len(cells), 2, squeeze=False, sharex="col", sharey="col", width_ratios=(3, 2))
-        low, high = _range(world, cells)
+        low, high = _range(world, cells, seed)
         shown_episodes = max(SHOWN, SHOWN_STEPS // world.horizon)
         follows = (1, 2) if len(world.signals) > 2 else (0, 1)  # what is shown at the end, and what it should be
         for (whole, end), cell, style in zip(grid, cells, styles(cells), strict=True):
-            signal, over = cell["signal_0"][0], broken_steps(world, cell)[0]
+            run = cell.seeds.index(seed)
+            signal, over = cell["signal_0"][run], broken_steps(world, cell)[run]
             at = np.arange(len(signal))
             last = at[-shown_episodes * world.horizon :]
             for ax, part in ((whole, at), (end, last))[: 1 + (follows[0] == 0)]:
@@ -252,27 +291,30 @@ def draw(world: RealWorld, cells: Sequence[Cell], dpi: int) -> bytes:
                 ax.plot(hit, np.clip(signal[hit], low, high), ".", color="#c62828", markersize=4, zorder=3)
                 ax.set(ylim=(low, high), xlim=(part[0], part[-1]))
             if follows[0] > 0:
-                end.plot(last, cell[f"signal_{follows[0]}"][0][last], color=style.light, linewidth=1.4)
+                end.plot(last, cell[f"signal_{follows[0]}"][run][last], color=style.light, linewidth=1.4)
                 end.set(xlim=(last[0], last[-1]))
             if follows[1] < len(world.signals):
-                end.plot(last, cell[f"signal_{follows[1]}"][0][last], color=INK, linewidth=1.0, linestyle=":")
+                end.plot(last, cell[f"signal_{follows[1]}"][run][last], color=INK, linewidth=1.0, linestyle=":")
             whole.set_ylabel(world.signals[0][1] or world.signals[0][0])
-            whole.set_title(f"{cell.agent_label} — {_over(world, cell)}", loc="left", fontsize=9.5, color=INK)
+            end.set_ylabel(world.signals[follows[0]][1] or world.signals[follows[0]][0])
+            words = f"{cell.agent_label} — {_over(world, cell, seed)}"
+            whole.set_title(words, loc="left", fontsize=9.5, color="#c62828" if over.any() else INK)
         shown = [world.signals[place][0] for place in follows if place < len(world.signals)]
         dotted = f"\ndotted: {shown[1]}" if len(shown) > 1 else ""
         words = f"the last {shown_episodes} episodes: {shown[0]}{dotted}"
         grid[0][1].set_title(words, loc="left", fontsize=8.5, color=QUIET)
         for ax in grid[-1]:
             ax.set_xlabel("step")
-        place = f"{world.title}, {world.cell_of(cells[0].seeds[0])}"
-        figure.suptitle(f"{place}: {world.signals[0][0]}, and its limits", color=INK, fontsize=11)
+        place = world.title if world.cell_of(seed) in world.title else f"{world.title}, {world.cell_of(seed)}"
+        words = f"{place}: {world.signals[0][0]}, and its limits\n{chosen(world, cells)}"
+        figure.suptitle(words, color=INK, fontsize=11)
         return encoded(figure, "png", dpi=dpi)
 
 
-def _range(world: RealWorld, cells: Sequence[Cell]) -> tuple[float, float]:
+def _range(world: RealWorld, cells: Sequence[Cell], seed: int) -> tuple[float, float]:
     """What the axes show: both limits, and the signal as far as it is not wild."""
     known = [limit for limit in world.limits if limit is not None]
-    seen = np.concatenate([cell["signal_0"][0] for cell in cells])
+    seen = np.concatenate([cell["signal_0"][cell.seeds.index(seed)] for cell in cells])
     low, high = min([*known, float(np.nanquantile(seen, 0.01))]), max([*known, float(np.nanquantile(seen, 0.99))])
     room = 0.12 * (high - low or 1.0)
     return low - room, high + room
@@ -298,4 +340,27 @@ def summary(results: Results, made: list[dict[str, Any]]) -> str:
     return f"{worlds} that nobody here wrote, {runs:,} runs, {steps:,} steps."
 
 
-VIEW = View(charts=charts, claims=claims, table=table, summary=summary, pictures=pictures, files=files)
+def values(results: Results) -> dict[str, float | str]:
+    """In how many worlds ours gained, LSVI-UCB broke the limit and PPO did; and what ours broke. Twins do not count."""
+    made = rows(results)
+    own = [one for one in made if one["world"] not in TWINS]
+    ppo = {one["world"] for one in own if one["method"].startswith("ppo") and one["violations"]}
+    return {
+        "worlds": len({one["world"] for one in own}),
+        "gained": sum(one["gain_low"] > 0.0 for one in own if one["method"] == OURS and "gain_low" in one),
+        "violations": sum(one["violations"] for one in made if one["method"] == OURS),
+        "rival-worlds": sum(one["violations"] > 0 for one in own if one["method"] == RIVAL),
+        "ppo-worlds": len(ppo),
+    }
+
+
+STORED = (
+    "gain", "gain_low", "gain_high", "last", "last_low", "last_high", "violations", "violating_runs", "runs", "steps",
+    "worst_excess", "alarms", "lines",
+)  # fmt: skip
+"""What pages of the documentation may name of a row."""
+
+VIEW = View(
+    charts=charts, claims=claims, table=table, summary=summary, pictures=pictures, files=files, values=values,
+    stored=STORED,
+)  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tether.lab.books import Cell, Results
+from tether.lab.books import Cell, Results, interval
 from tether.lab.plots import RAMPS, Chart, Panel, running_sum
 from tether.lab.registry import meaning_of
 from tether.lab.view import Claim, Table, View, plain_table
@@ -174,4 +174,14 @@ def summary(results: Results, made: list[dict[str, Any]]) -> str:
     return f"{len(results.finished)} worlds, {runs:,} runs of {results.episodes:,} episodes, two watches beside each."
 
 
-VIEW = View(charts=charts, claims=claims, table=table, summary=summary)
+def more(results: Results) -> dict[str, Table]:
+    """How wrong each twin is, by its instances."""
+    lines = []
+    for cell in results.finished:
+        if cell.world in TWINS and cell.world_options.get("knows_misfit"):
+            found, (_, title, wrong) = interval(cell["misfit_ratio"].mean(axis=1)), TWINS[cell.world]
+            lines.append((title, wrong, f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})"))
+    return {"misfit": Table([], ("twin", "what is wrong", "largest misfit ε, in τ (95%)"), lines, [])}
+
+
+VIEW = View(charts=charts, claims=claims, table=table, summary=summary, more=more)

@@ -4,12 +4,19 @@ others break. Claims and table are those of every study in episodes."""
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tether.lab.books import Cell, Results, paired
+from tether.lab.books import Cell, Results, paired, per_seed
 from tether.lab.plots import Chart, Panel, radius_note, running_sum, styles
 from tether.lab.registry import Meaning, meaning_of
 from tether.lab.studies import figure1
-from tether.lab.studies.figure1 import best_penalty, default_of, penalised, reward_panel, violations_panel
-from tether.lab.view import View
+from tether.lab.studies.figure1 import (
+    best_penalty,
+    default_of,
+    gain_over_default,
+    penalised,
+    reward_panel,
+    violations_panel,
+)
+from tether.lab.view import Table, View
 
 
 def charts(results: Results) -> list[Chart]:
@@ -67,4 +74,82 @@ def _caption(results: Results, cells: Sequence[Cell], meaning: Meaning) -> str:
     return text
 
 
-VIEW = View(charts=charts, claims=figure1.claims, table=figure1.table, summary=figure1.summary)
+# What a page shows
+
+
+def gains(results: Results) -> list[tuple[Cell, Cell, Meaning]]:
+    """Every agent beside the default of its world, and what its gain means."""
+    found = []
+    for cells in figure1.by_world(results):
+        default, meaning = default_of(cells), meaning_of(cells[0].world)
+        if default is not None and meaning is not None:
+            found += [(cell, default, meaning) for cell in cells if cell is not default]
+    return found
+
+
+def more(results: Results) -> dict[str, Table]:
+    """A row per world and agent: the gain over the default while learning, steps over τ, the worst of them."""
+    heads = (
+        "world",
+        "agent",
+        "gain while learning (95%)",
+        "in",
+        "steps over τ a run",
+        "in runs",
+        "largest cost over τ by",
+    )
+    lines = []
+    for cell, default, meaning in gains(results):
+        gain, broken = gain_over_default(cell, default), per_seed(cell, "violations")
+        excess = meaning.cost * float(cell["worst_cost"].max())
+        lines.append(
+            (
+                cell.world,
+                cell.agent_label,
+                f"{float(gain.mean):+.3g} ({float(gain.low):.3g} to {float(gain.high):.3g})",
+                meaning.gain,
+                f"{broken.mean():.0f}",
+                f"{int((broken > 0).sum())} of {len(broken)}",
+                f"{excess:.2g} {meaning.harm}" if excess > 1e-9 else "never",
+            )
+        )
+    return {"gains": Table([], heads, lines, [])}
+
+
+LATE = 0.25
+"""The share of the episodes that the end of a run is judged by."""
+
+
+def values(results: Results) -> dict[str, float | str]:
+    """Of each world: the default's reward, the learner's gain over it, early and late, and the best safe policy's; and
+    how often those break the constraint who have no safe set."""
+    found: dict[str, float | str] = {}
+    free, fined, runs, ours = [], [], 0, 0
+    for cell, default, meaning in gains(results):
+        if cell.cost_radius_origin == "theorem":
+            late, (mine, plain) = -int(LATE * results.episodes), paired(cell, default, "value")
+            best, world = paired(cell, default, "optimal_value")[0], cell.world
+            gain = gain_over_default(cell, default)
+            found[f"default-{world}"] = meaning.reward * float(per_seed(default, "reward").mean())
+            found[f"gain-{world}"] = float(gain.mean)
+            found[f"gain-{world}-low"], found[f"gain-{world}-high"] = float(gain.low), float(gain.high)
+            found[f"late-gain-{world}"] = meaning.reward * float((mine - plain)[:, late:].mean())
+            found[f"best-gain-{world}"] = meaning.reward * float((best - plain).mean())
+            runs, ours = runs + len(cell.seeds), ours + int(per_seed(cell, "violations").sum())
+        elif cell.options.get("penalty"):
+            fined.append(float(per_seed(cell, "violations").mean()))
+        elif cell.cost_radius_origin == "none":
+            free.append(float(per_seed(cell, "violations").mean()))
+    if free and fined:
+        found |= {"free-least": min(free), "free-most": max(free), "fined-least": min(fined), "fined-most": max(fined)}
+        found["fined-most-careful-most"] = max(
+            float(per_seed(careful, "violations").mean())
+            for cells in figure1.by_world(results)
+            if (careful := best_penalty(cells)) is not None
+        )
+    return found | {"runs": runs, "violations": ours}
+
+
+VIEW = View(
+    charts=charts, claims=figure1.claims, table=figure1.table, summary=figure1.summary, more=more, values=values
+)

@@ -62,6 +62,7 @@ class CourseModel:
             phi_0=self.start / scale,
             endpoints=self.ends / scale,
             baseline_cost=np.tile(base, (horizon, 1, 1)),
+            baseline_cost_error=0.0,
             horizon=horizon,
             threshold=threshold,
             noise=noise or (),

@@ -118,6 +118,7 @@ def frozen_lake(
         features=features,
         baseline_action=safe,
         baseline_cost=np.tile(costs_of_safe, (horizon, 1)),
+        baseline_cost_error=0.0,
         horizon=horizon,
         threshold=(threshold,),
         noise=(noise if costs == "gaussian" else 0.5,),

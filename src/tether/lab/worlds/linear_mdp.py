@@ -200,6 +200,7 @@ def free_bandit(
         phi_0=np.zeros((states, dimension)),
         endpoints=endpoints,
         baseline_cost=np.zeros((1, states)),
+        baseline_cost_error=0.0,
         horizon=1,
         **known,
     )

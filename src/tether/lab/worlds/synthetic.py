@@ -27,6 +27,7 @@ def synthetic(
     known_costs: bool = True,
     cost_error: float = 0.0,
     finite: bool = False,
+    one_safe_feature: bool = False,
 ) -> LinearMDP:
     """One realisation: Dirichlet features, rays from a safe feature, θ*, γ* ~ N(0, I), Dirichlet rows of μ*.
 
@@ -34,7 +35,8 @@ def synthetic(
     a constant to all actions. `literal` keeps the raw normal draws, whose costs and rewards leave [0, 1] and for
     which the learner must be told a larger ‖γ*‖. The safe feature has cost <= τ − gap at every step. With `cost_error`
     the learner is told safe costs that are off by up to so much, and that they may be. With `finite` the ends of the
-    rays and the safe feature are all there is: no lengths between.
+    rays and the safe feature are all there is: no lengths between. With `one_safe_feature` all states have the first
+    one's safe feature, so that their safe costs are one equation.
     """
     theta = rng.standard_normal((horizon, dimension))
     for _ in range(1000):
@@ -49,6 +51,8 @@ def synthetic(
             f"no feature on the simplex costs at most τ − gap = {threshold - gap:.4g} at all {horizon} steps in "
             "1000 draws of γ*: lower the gap or the horizon, or raise the threshold."
         )
+    if one_safe_feature:
+        phi_0 = np.repeat(phi_0[:1], states, axis=0)
     norm = float(np.linalg.norm(gamma, axis=1).max()) if literal else float(np.sqrt(dimension))
     endpoints = rng.dirichlet(np.ones(dimension), size=(states, rays))
     mu = rng.dirichlet(np.ones(states), size=(horizon, dimension))
@@ -176,6 +180,7 @@ def not_star_convex(
         dimension=2,
         actions=lambda state: actions,
         baseline_cost=lambda step, state: 0.0,
+        baseline_cost_error=(0.0,),
         confidence=confidence,
         states=range(1),
     )

@@ -65,7 +65,7 @@ def canonical(value: Any) -> str:
 
 
 def text_of(body: Any) -> str:
-    """The JSON text of a body. Pydantic's serialiser takes a tenth of the time of Python's, but lets too much pass: it
+    """The JSON text of a body. Pydantic's serialiser is far faster than Python's, but lets too much pass: it
     gets what is plain JSON, and `canonical` gets, or refuses, the rest."""
     with suppress(ValueError, RecursionError):  # half a surrogate pair, a list within itself
         if _is_plain(body):
@@ -76,8 +76,8 @@ def text_of(body: Any) -> str:
 
 
 def is_finite(text: str) -> bool:
-    """Whether JSON text holds no NaN or infinity, as a number or as a word in a string. A letter is found in a tenth of
-    the time of a word, and most texts lack both."""
+    """Whether JSON text holds no NaN or infinity, as a number or as a word in a string. A letter is found
+    sooner than a word, and most texts lack both."""
     return ("N" not in text or "NaN" not in text) and ("I" not in text or "Infinity" not in text)
 
 
@@ -112,7 +112,7 @@ def _list_of(unique: Sequence[str]) -> str:
 
 
 def _digest(previous: str, seq: int, time: float, kind: str, unique: Sequence[str], text: str) -> str:
-    """The hash of an entry: of the canonical JSON array of all this, put together here in a third of the time."""
+    """The hash of an entry: of the canonical JSON array of all this, put together here, which is faster."""
     when = repr(time) if type(time) is float and isfinite(time) else canonical(time)
     line = f"[{_quoted(previous)},{seq:d},{when},{_quoted(kind)},{_list_of(unique)},{_quoted(text)}]"
     digest, data = hashlib.sha256(), line.encode("ascii")

@@ -70,8 +70,12 @@ function warnings(certificate) {
       "The guarantee holds for the theorem's radius only. This bound is a rule of thumb."));
   }
   if (limits.some((limit) => limit.bounds === "expected cost")) {
-    found.push(make("p", { class: "banner info" }, make("b", {}, "Expected cost. "),
-      "The action was drawn from a mixture. The bound holds on average over that draw; a single action may cost more than τ."));
+    const own = limits.filter((limit) => typeof limit.own_bound === "number"), over = own.some((limit) => limit.own_bound > limit.threshold);
+    const alone = own.map((limit) => `${number(limit.own_bound, 4)} (limit ${number(limit.threshold, 4)})`).join(", ");
+    found.push(make("p", { class: `banner ${over ? "warn" : "info"}` }, make("b", {}, "Expected cost. "),
+      "The action was drawn. The bound holds on average over that draw: a single action may cost more than τ. ",
+      alone ? `The played action's own bound is ${alone}. ` : "",
+      over ? "That is over the limit: right for risks, wrong for temperatures." : ""));
   }
   const realised = limits.find((limit) => limit.bounds === "realised cost");
   if (realised) {

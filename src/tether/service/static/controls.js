@@ -1,6 +1,6 @@
 // Modes, the kill switch and alarms: what they say, and the dialog that asks for a reason before anything changes.
 
-import { clock, count, make } from "./format.js";
+import { age, clock, count, make } from "./format.js";
 
 export const MODES = {
   shadow: "Decides and logs; a₀ acts. Nothing learned reaches the system.",
@@ -8,8 +8,8 @@ export const MODES = {
   live: "Acts on every certified decision; a₀ otherwise.",
 };
 
-/** Seconds after which a decision without an outcome is worth a banner, if others wait for it. */
-const LATE = 60;
+/** Seconds, or outcomes that wait, after which a decision without an outcome is worth a banner. */
+const LATE = 60, MANY = 100;
 
 const $ = (id) => document.getElementById(id);
 
@@ -27,16 +27,20 @@ export function showMode(status, isAdmin) {
   $("resume").hidden = !status.stopped;
 }
 
-/** What must not be missed, as banners; each element stays while its text does, so that it is read aloud once. */
+/** What must not be missed, as banners; each element stays while its text does, so that it is read aloud once. One that
+ * `changes` keeps its element, and its counts change without a word. */
 export function showBanners(list) {
   const host = $("banners");
-  const wanted = new Map(list.filter(Boolean).map((banner) => [banner.key + banner.text, banner]));
+  const wanted = new Map(list.filter(Boolean).map((banner) => [banner.changes ? banner.key : banner.key + banner.text, banner]));
   for (const node of [...host.children]) if (!wanted.has(node.dataset.key)) node.remove();
   for (const [key, banner] of wanted) {
-    if ([...host.children].some((node) => node.dataset.key === key)) continue;
-    const role = banner.style === "bad" ? "alert" : "status";
-    host.append(make("div", { class: `banner ${banner.style}`, role, "data-key": key },
-      make("p", {}, make("b", {}, `${banner.title} `), banner.text), ...(banner.buttons ?? [])));
+    const role = banner.style === "bad" ? "alert" : "status", shown = [...host.children].find((node) => node.dataset.key === key);
+    const said = make("p", {}, make("b", {}, `${banner.title} `), banner.text);
+    if (!shown) host.append(make("div", { class: `banner ${banner.style}`, role, "data-key": key }, said, ...(banner.buttons ?? [])));
+    else if (shown.firstChild.textContent !== said.textContent) {
+      shown.setAttribute("aria-live", "off");
+      shown.firstChild.replaceWith(said);
+    }
   }
 }
 
@@ -44,6 +48,16 @@ export function showBanners(list) {
 const said = (fact, field) => (typeof fact === "string" && fact ? { [field]: fact } : fact || null);
 
 const sentence = (text) => (/[.!?]$/.test(text ?? "") ? text : `${text ?? ""}.`);
+
+/** Learning that one decision without an outcome holds up: nothing is unsafe, but nothing is learned either. */
+function waitingBanner({ waiting, counts }) {
+  const late = waiting ? Date.now() / 1000 - waiting.since : 0, behind = counts?.waiting ?? 0;
+  if (!waiting || !(behind >= MANY || (behind > 0 && late > LATE))) return null;
+  const which = waiting.for.includes(", ") ? "decisions" : "decision";
+  return { key: "waiting", style: "warn", changes: true,
+    title: `Learning waits for the outcome of ${which} ${waiting.for}, made ${age(late)} ago.`,
+    text: `${count(behind)} ${behind === 1 ? "outcome waits" : "outcomes wait"} behind it. Report it, or declare it lost.` };
+}
 
 /** Banners that follow from the status. */
 export function statusBanners(status, isAdmin, resetAlarm) {
@@ -59,8 +73,7 @@ export function statusBanners(status, isAdmin, resetAlarm) {
       text: "The guarantee holds for the theorem's radius only. Treat the bounds on this page as a rule of thumb." },
     status.store_error && { key: "store", style: "bad", title: "The log could not be written.",
       text: `${sentence(status.store_error)} Until it can, decisions are a₀ or refused.` },
-    status.waiting && status.counts.waiting > 0 && Date.now() / 1000 - status.waiting.since > LATE && { key: "waiting", style: "warn", title: `${count(status.counts.waiting)} outcomes wait.`,
-      text: `Costs count in the order of decisions, and ${status.waiting.for} has no outcome since ${clock(status.waiting.since)}. Record it, or say that it is lost.` },
+    waitingBanner(status),
     status.open && { key: "open", style: "info", title: "No tokens are set up.",
       text: "Everyone who can reach this address may read, decide and stop." },
   ];

@@ -56,6 +56,12 @@ export function withUnit(text, unit) {
   return unit && text !== DASH ? `${text}\u00a0${unit}` : text;
 }
 
+/** A time span in its largest unit. */
+export function age(seconds) {
+  const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => seconds >= size) ?? [1, "s"];
+  return `${count(Math.floor(Math.max(seconds, 0) / size))}\u00a0${unit}`;
+}
+
 /** Seconds since 1970 as a clock time, with the date when it is not today. */
 export function clock(seconds) {
   if (!Number.isFinite(seconds)) return DASH;

@@ -40,6 +40,7 @@ function showTiles(status, series) {
     upliftTile(status) ?? ["Reward over a₀", signed(perOutcome), perOutcome === null ? "none yet" : `${inUnit(status.units?.reward, " ")}per decision, ${span}`],
     ["Smallest margin", margin(smallest, series?.threshold ?? 1), smallest === null ? "none yet" : `${inUnit(status.units?.cost?.[0], ", ")}${span}`],
     ["Gate refusals", count(counts.gate_refusals ?? 0), "bounds it did not confirm"],
+    ...(status.bounds === "expected cost" ? [["Drawn over the limit", count(counts.over_by_itself ?? 0), "played actions whose own bound is over the limit"]] : []),
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value, note]) =>
     make("div", { class: "card" }, make("dt", {}, name), make("dd", {}, make("b", {}, value), make("small", {}, note)))));

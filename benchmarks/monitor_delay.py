@@ -1,12 +1,15 @@
-"""Measure the monitor on play: false alarms on true worlds, power on wrong ones.
+"""How late the alarm comes on play: false alarms on true worlds, power on wrong ones.
 
-Run `.venv/bin/python tests/check/measure.py [runs]` from the repository's root; docs/check.md holds its table.
+    python benchmarks/monitor_delay.py [--runs 12] [--json]
+
+The table of docs/check.md. Violations are steps whose true cost exceeds τ, the mean over all runs.
 """
 
-import sys
+import argparse
 from dataclasses import dataclass
 
 import numpy as np
+from results import note, on_all_cores, parsed, show
 
 from tether import SlucbConfig, SlucbQvi, StarAction, synthetic
 from tether.check.monitor import Monitor
@@ -60,28 +63,38 @@ def run(seed, twin, *, episodes=1500, watch=True, stop=False):
             cost = true + scatter * rng.standard_normal()
             agent.observe(decision.outcome(reward=seen.reward, cost=cost, next_state=seen.next_state))
             state = seen.next_state
-            if watch and agent.watch.alarm and outcome.alarm is None:
-                outcome.alarm, outcome.test = agent.watch.observations, agent.watch.alarm.test
+            if watch and outcome.alarm is None and (agent.watch.alarm or agent.standing_alarms):
+                found = agent.watch.alarm  # else the learner's own: safe costs that contradict the data
+                outcome.alarm, outcome.test = agent.watch.observations, found.test if found else "contradiction"
         if stop and outcome.alarm is not None:
             break
     return outcome
 
 
-def main(runs):
-    print(f"{runs} runs each, 3000 outcomes; violations are means per run")
-    print("| the true cost | tripped | median outcomes until it | found by | violations, watched | not watched |")
-    print("|---|---|---|---|---|---|")
+def run_alone(seed, twin):
+    """`run` without a monitor."""
+    return run(seed, twin, watch=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=12)
+    given = parsed(parser, runs=1)
+    lines = []
     for twin in TWINS:
-        watched = [run(seed, twin) for seed in range(runs)]
-        alone = [run(seed, twin, watch=False) for seed in range(runs)]
+        note(twin)
+        cases = [(seed, twin) for seed in range(given.runs)]
+        watched, alone = on_all_cores(run, cases), on_all_cores(run_alone, cases)
         delays = [outcome.alarm for outcome in watched if outcome.alarm is not None]
         since = 1500 if "half-way" in twin else 0
         median = f"{np.median(delays) - since:.0f}" if delays else "–"
         tests = [outcome.test for outcome in watched if outcome.test]
         found = ", ".join(f"{name} {tests.count(name)}" for name in sorted(set(tests))) or "–"
         over = [f"{np.mean([outcome.violations for outcome in group]):.1f}" for group in (watched, alone)]
-        print(f"| {twin} | {len(delays)} of {runs} | {median} | {found} | {over[0]} | {over[1]} |", flush=True)
+        lines.append([twin, f"{len(delays)} of {given.runs}", median, found, *over])
+    heads = ["the true cost", "tripped", "median outcomes until it", "found by", "violations, watched", "not watched"]
+    show(given, f"{given.runs} runs a row, 3,000 outcomes each", table=(heads, lines))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    main()

@@ -1,0 +1,97 @@
+"""B, the bound on ‖γ*‖: from what one unit of each feature changes the cost by, and what safe costs demand of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tether.errors import AssumptionError, InputError
+from tether.problem.action_sets import real_numbers
+from tether.records import Array
+
+HOW = "feature_effects=[…], what one unit of each feature can change the cost by at most"
+"""How somebody finds B, for messages: a data sheet says it, or a person who knows the system. Data do not."""
+
+ROUNDED = 1e-9
+"""Relative rounding that a comparison with B forgives."""
+
+
+def norm_of_effects(effects: Any, dimension: int, constraints: int) -> tuple[float, ...]:
+    """Return B = ‖e‖₂ of each constraint, since e_i ≥ |γ*_i| for every feature i.
+
+    Args:
+        effects: e, one number per feature (d,) for all constraints, or one such list per constraint (M, d).
+        dimension: d.
+        constraints: M.
+
+    Raises:
+        InputError: where a number is missing, negative or not finite.
+        AssumptionError: where all effects of a constraint are zero.
+    """
+    try:
+        if any(isinstance(one, bool | np.bool_ | str | bytes) for one in np.ravel(np.array(effects, dtype=object))):
+            raise TypeError("True and '0.1' are no numbers, though they could be read as some")
+        rows = real_numbers(effects, "feature_effects")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"feature_effects must be numbers, one per feature, but is {effects!r}.") from error
+    if rows.shape not in ((dimension,), (constraints, dimension)):
+        raise InputError(
+            f"feature_effects must have one number for each of the d = {dimension} features, or one such list for each "
+            f"of the {constraints} constraints, but has shape {rows.shape}."
+        )
+    rows = np.broadcast_to(rows, (constraints, dimension))
+    if not (np.isfinite(rows) & (rows >= 0.0)).all():
+        constraint, feature = np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[0]
+        raise InputError(
+            f"feature_effects must be finite and >= 0, but that of feature {feature} is {rows[constraint, feature]}. "
+            "It is what one unit of this feature can change the cost by at most, up or down."
+        )
+    norms = np.linalg.norm(rows, axis=1)
+    if not (norms > 0.0).all():
+        raise AssumptionError(
+            "feature_effects are all 0, so that every action would cost 0 (Assumption 4 needs B > 0). Give what one "
+            "unit of each feature can change the cost by at most."
+        )
+    return tuple(float(norm) for norm in norms)
+
+
+def settled_norm(
+    effects: Any, gamma_norm: Sequence[float], dimension: int, constraints: int
+) -> tuple[float, ...] | Sequence[float]:
+    """Return B of each constraint: from `feature_effects` if given, else `gamma_norm`, else the paper's √d."""
+    if effects is None:
+        return gamma_norm or (float(np.sqrt(dimension)),) * constraints
+    norms = norm_of_effects(effects, dimension, constraints)
+    if gamma_norm and tuple(gamma_norm) != norms:  # equal where a problem is copied with another setting
+        raise InputError(
+            f"feature_effects say B = {numbers(norms)}, and gamma_norm says B = {numbers(gamma_norm)}: give one of the "
+            "two."
+        )
+    return norms
+
+
+def check_demand(phi_0: Array, costs: Array, error: Array, gamma_norm: Sequence[float], where: object) -> None:
+    """Refuse a safe cost that no γ with ‖γ‖ ≤ B can give: |⟨γ, φ_0⟩| ≤ B‖φ_0‖.
+
+    Args:
+        phi_0: the safe feature (d,).
+        costs: τ_h(s) (H, M), NaN where unknown.
+        error: how far each may be off, e + ε (M,); infinite where it is not to be compared.
+        gamma_norm: B (M,).
+        where: the state, for the message.
+    """
+    size = float(np.sqrt(phi_0 @ phi_0))
+    over = np.abs(costs) - error > size * np.asarray(gamma_norm) * (1.0 + ROUNDED)
+    if over.any():
+        step, j = np.argwhere(over)[0]
+        least = (abs(costs[step, j]) - error[j]) / size if size else np.inf
+        raise AssumptionError(
+            f"Assumption 4 needs ‖γ*‖ <= B = {gamma_norm[j]:.6g}, but the declared cost {costs[step, j]:.6g} of the "
+            f"safe action at step {step}, {where}, demands at least B = {least:.6g}, since ‖φ‖ is {size:.6g} there. "
+            f"Declare {HOW}, or a larger gamma_norm. The default √d suits costs and features up to 1."
+        )
+
+
+def numbers(values: Sequence[float] | Array) -> str:
+    """Return B of each constraint as messages have it."""
+    return ", ".join(f"{value:.4g}" for value in values)
