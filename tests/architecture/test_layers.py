@@ -12,7 +12,8 @@ from planting import parsed
 
 PACKAGE = Path(tether.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-LEARNER, TRUTH = {"kernels", "agents", "reference", "features", "check", "gym", "live", "service"}, {"worlds"}
+LEARNER = {"kernels", "assumptions", "agents", "reference", "features", "check", "gym", "live", "service"}
+TRUTH = {"worlds"}
 SEES_BOTH = {"lab", "cli"}
 """Only these may know both what the learner is told and what it must find out."""
 
@@ -22,15 +23,38 @@ MAY_IMPORT = {
     "files": set(),
     "sections": {"errors"},
     "problem": {"records", "errors", "check"},  # check: on call of Problem.check only
+    "assumptions": {"compiled", "kernels", "problem", "records", "errors"},
     "worlds": {"compiled", "problem", "records", "errors"},
     "kernels": {"compiled", "problem", "records", "errors"},
-    "agents": {"compiled", "kernels", "check", "problem", "records", "errors", "files", "version"},
+    "agents": {"assumptions", "compiled", "kernels", "check", "problem", "records", "errors", "files", "version"},
     "reference": {"agents", "problem", "records", "errors"},
     "features": {"problem", "records", "errors"},
-    "check": {"kernels", "problem", "records", "errors"},
-    "gym": {"agents", "check", "features", "problem", "records", "errors"},
-    "live": {"compiled", "agents", "check", "kernels", "problem", "records", "errors", "files", "version"},
-    "service": {"live", "check", "problem", "records", "errors", "files", "sections", "version", "compiled"},
+    "check": {"assumptions", "kernels", "problem", "records", "errors"},
+    "gym": {"assumptions", "agents", "check", "features", "problem", "records", "errors"},
+    "live": {
+        "assumptions",
+        "compiled",
+        "agents",
+        "check",
+        "kernels",
+        "problem",
+        "records",
+        "errors",
+        "files",
+        "version",
+    },
+    "service": {
+        "assumptions",
+        "live",
+        "check",
+        "problem",
+        "records",
+        "errors",
+        "files",
+        "sections",
+        "version",
+        "compiled",
+    },
     "cisr": {"worlds", "records", "errors", "files"},
 }
 """Layer -> layers it may import, besides itself. `version` is tether.__version__."""

@@ -229,6 +229,26 @@ class Problem:
         limit: Array = tau - reserve - np.where(reserve > 0.0, 2.0**-50 * (np.abs(tau) + reserve), 0.0)
         return limit
 
+    @property
+    def end_reserve(self) -> Array:
+        """What a bound leaves for the noise at the end of a ray, in proportion to the length played, (M,)."""
+        return self.quantile if self.noise_scales else np.zeros(self.constraints)
+
+    @property
+    def sample_error(self) -> Array:
+        """How far the mean of an observed cost may lie from a linear one, (M,)."""
+        return np.array(self.misfit)
+
+    @property
+    def point_error(self) -> Array:
+        """How far the cost of what is played may lie over the linear one, (M,)."""
+        return np.array(self.misfit)
+
+    @property
+    def fact_error(self) -> Array:
+        """How far a declared safe cost may lie from a linear one, (M,): e + ε."""
+        return np.add(self.baseline_cost_error, self.misfit)
+
     def windows(self, stages: int) -> tuple[float, ...]:
         """W of the blocks of outcomes that bounds rest on where costs drift, in decisions or seconds; () where they do
         not.
