@@ -588,7 +588,7 @@ LOST = (
     ),
     Fault(
         "safe action: the live advisor does not say when it played it",
-        "replica:Learner.apply",
+        "learner:Learner.apply",
         swap("event.is_baseline", "False"),
         "tests/live/test_advisor.py::"
         "test_an_unsafe_safe_action_trips_the_advisor_and_is_logged_even_after_another_alarm",
@@ -773,13 +773,13 @@ LOST = (
     ),
     Fault(
         "lost: a warm start takes effect row by row",
-        "replica:Learner._take_batch",
+        "learner:Learner._take_batch",
         swap("part.last", "True"),
         "tests/live/test_warm_start.py::test_a_warm_start_takes_effect_as_a_whole",
     ),
     Fault(
         "old data: rows count after a decision that acts",
-        "replica:Learner._take_batch",
+        "learner:Learner._take_batch",
         swap("self.agent.has_acted", "False"),
         "tests/live/test_warm_start.py::test_rows_that_another_process_wrote_after_a_decision_that_acts_never_count",
     ),
@@ -809,16 +809,16 @@ LOST = (
     ),
     Fault(
         "promotion: outcomes count as they come, though nothing was learned from them",
-        "replica:Turns.come",
-        swap("self._due(queue)", "[seen]"),
+        "outcome_queues:OutcomeQueues.come",
+        swap("self._due(queue)", "[outcome]"),
         f"{LIVE}/test_policy.py::test_outcomes_that_wait_for_one_decision_are_no_evidence",
     ),
     Fault(
         "promotion: a comparison goes on while learning waits",
-        "replica:Ledger._seen",
+        "ledger:Ledger._recorded",
         swap(
-            "self._spend(outcome.cost)",
-            "self._spend(outcome.cost)\nself.uplift.settle(outcome.decision_id, outcome.reward, outcome.cost)",
+            "self.spending.spend(outcome.cost)",
+            "self.spending.spend(outcome.cost)\nself.uplift.settle(outcome.decision_id, outcome.reward, outcome.cost)",
         ),
         f"{LIVE}/test_policy.py::test_a_comparison_waits_for_every_decision_as_the_learner_does",
     ),
@@ -830,7 +830,7 @@ LOST = (
     ),
     Fault(
         "a contradiction that a logged decision has met is not kept",
-        "replica:Learner.apply",
+        "learner:Learner.apply",
         drop("self._keep_alarms(event)"),
         f"{STANDING}::test_a_contradiction_stays_in_the_log_until_an_order_releases_it[False]",
     ),
@@ -1524,7 +1524,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: a missing cost counts as 0",
-        "replica:Learner._count",
+        "learner:Learner._count",
         swap("outcome.cost", "np.zeros(1) if outcome.cost is None else outcome.cost"),
         f"{LIVE}/test_replica.py::test_a_missing_cost_never_changes_the_cost_sums",
     ),
@@ -1596,8 +1596,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: decisions without an outcome cost nothing",
-        "replica:Ledger.too_many",
-        swap("self.claimed(under_way)", "self.in_window()"),
+        "ledger:Ledger.too_many",
+        swap("self.spending.claimed(under_way)", "self.spending.in_window()"),
         f"{LIVE}/test_guards.py::test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds",
     ),
     Fault(
@@ -1608,7 +1608,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: a plan that failed is passed over",
-        "replica:Learner._learned",
+        "learner:Learner._learned",
         swap("np.linalg.LinAlgError", "Exception"),
         f"{LIVE}/test_half_way.py::test_a_decision_rests_on_no_plan_that_a_replay_would_not_make",
     ),
@@ -1656,7 +1656,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: the rate guard does not count what is under way",
-        "replica:Ledger.too_many",
+        "ledger:Ledger.too_many",
         swap("self.others() + under_way", "self.others()"),
         f"{LIVE}/test_guards.py::test_the_rate_guard_counts_what_is_under_way",
     ),
@@ -1668,13 +1668,13 @@ LIVE_USE = (
     ),
     Fault(
         "live: several processes exceed a rate together",
-        "replica:Ledger._decided",
+        "ledger:Ledger._decided",
         never("too_many[0]"),
         f"{LIVE}/test_guards.py::test_a_rate_holds_for_all_processes_together",
     ),
     Fault(
         "live: of the canary's arms, only the proposal is one too many",
-        "replica:Ledger._decided",
+        "ledger:Ledger._decided",
         swap("not made.is_baseline or made.canary is not None", "not made.is_baseline"),
         f"{LIVE}/test_guards.py::test_what_is_one_too_many_does_not_leave_in_either_arm_of_the_canary",
     ),
@@ -1775,7 +1775,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: where costs drift, a safe cost is what it was declared first",
-        "replica:Learner.look_up",
+        "learner:Learner.look_up",
         swap("self.agent.blocks is not None", "False"),
         f"{LIVE}/test_gate_drift.py::test_a_safe_cost_that_moves_is_asked_for_with_every_decision",
     ),
@@ -1820,8 +1820,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: outcomes of the mode before count for a promotion",
-        "replica:Ledger._take_effect",
-        swap("seen.rests_on >= self.began", "True"),
+        "ledger:Ledger._take_effect",
+        swap("outcome.rests_on >= self.began", "True"),
         f"{LIVE}/test_policy.py::test_late_outcomes_of_the_mode_before_do_not_count_for_the_next",
     ),
     Fault(
@@ -2153,7 +2153,7 @@ LIKELIHOOD = (
     ),
     Fault(
         "yes/no gate: the guess is taken after its outcome",
-        "replica:Learner._count",
+        "learner:Learner._count",
         swap(
             "add(outcome.step, outcome.feature, outcome.cost, outcome.at)",
             "self.gate.guess(outcome.step, self.agent.likelihoods.guess(self.agent.stage_of(outcome.step)))\n"
@@ -2387,13 +2387,13 @@ DRIFTS = (
     ),
     Fault(
         "drift: only proposals come too late, not a_0 drawn in their place",
-        "replica:Learner.outdated",
+        "learner:Learner.outdated",
         swap("(made.proposal or made.certificate)", "made.certificate"),
         f"{GATE_DRIFT}::test_both_arms_of_a_comparison_come_too_late_alike",
     ),
     Fault(
         "drift: a decision leaves however many were made since",
-        "replica:Learner.outdated",
+        "learner:Learner.outdated",
         becomes("''"),
         f"{GATE_DRIFT}::test_a_decision_that_comes_too_late_is_withheld",
     ),
@@ -2467,7 +2467,7 @@ DRIFTS = (
     ),
     Fault(
         "drift per second: a decision leaves however late it is",
-        "replica:Learner.outdated",
+        "learner:Learner.outdated",
         never("blocks.per_second"),
         f"{GATE_DRIFT}::test_a_decision_that_leaves_too_late_by_the_clock_is_withheld",
     ),
@@ -2683,7 +2683,7 @@ COMPARED = (
     ),
     Fault(
         "canary: what did not leave is compared",
-        "replica:Ledger._withheld",
+        "ledger:Ledger._withheld",
         drop("self.uplift.withdraw(note.decision_id)"),
         f"{CANARY}::test_what_is_compared_is_what_left_and_its_propensities_are_right",
     ),
@@ -2716,7 +2716,7 @@ COMPARED = (
     ),
     Fault(
         "uplift: live mode does not ask for it",
-        "replica:Ledger.unmet",
+        "promotion:unmet",
         never('mode == "live" and criteria.uplift is not None'),
         f"{CANARY}::test_promotion_asks_for_a_gain_and_a_person_may_override_it",
     ),

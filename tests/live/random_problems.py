@@ -3,8 +3,8 @@
 import numpy as np
 
 from tether.agents.slucb import SlucbConfig
+from tether.live.learner import Learner
 from tether.live.records import Measured
-from tether.live.replica import Learner
 from worlds import random_problem
 
 

@@ -7,10 +7,11 @@ from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.agents.slucb import SlucbConfig
 from tether.errors import AlteredLog, InputError
+from tether.live.learner import Learner
 from tether.live.log.chain import genesis_of
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
-from tether.live.replica import Learner, Replica, load
+from tether.live.replica import Replica, load
 from tether.problem.problem import Problem
 from worlds import world_and_streams
 

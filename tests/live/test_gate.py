@@ -14,9 +14,9 @@ from tether.agents.outcome_order import OutcomeOrder
 from tether.agents.slucb import SlucbConfig
 from tether.live.audit import replay
 from tether.live.gate import Gate, Terms
+from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.records import Measured
-from tether.live.replica import Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
 from worlds import finite_problem, world_and_streams

@@ -20,10 +20,10 @@ from tether.kernels import plan, ridge
 from tether.live import gate as gate_module
 from tether.live.audit import decisions_in_the_log, export, replay
 from tether.live.gate import ExactFacts, Gate, Terms
+from tether.live.learner import FORMAT, Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Guards
 from tether.live.records import Measured
-from tether.live.replica import FORMAT, Learner
 from tether.problem.problem import Problem
 from tether.records import CostBound, Radius, StarAction
 from worlds import finite_problem, world_and_streams

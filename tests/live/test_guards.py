@@ -12,9 +12,12 @@ from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import InputError
 from tether.live.audit import replay
+from tether.live.learner import Learner
+from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import LONGEST, Guards
-from tether.live.replica import Learner, Ledger, Replica, Window
+from tether.live.replica import Replica
+from tether.live.windows import Window
 from worlds import world_and_streams
 
 
@@ -112,7 +115,7 @@ def test_a_ledger_with_the_longest_windows_is_saved_and_restored_bit_for_bit():
     ledger = Ledger((0.5, 0.5))
     rng = np.random.default_rng(0)
     for cost in rng.standard_normal((LONGEST + 5, 2)).tolist():
-        for window, value in zip(ledger.spent, cost, strict=True):
+        for window, value in zip(ledger.spending.last, cost, strict=True):
             window.append(value)
         ledger.recent.append(int(cost[0] > 0))
     data = json.dumps(ledger.to_json())
@@ -121,9 +124,9 @@ def test_a_ledger_with_the_longest_windows_is_saved_and_restored_bit_for_bit():
     assert json.dumps(again.to_json()) == data
     for each in (ledger, again):
         each.recent.resize(LONGEST - 1)
-        each.spent[1].resize(LONGEST)
+        each.spending.last[1].resize(LONGEST)
     assert again.others() == ledger.others() > 0
-    assert again.spent[1].sum() == ledger.spent[1].sum() != 0.0
+    assert again.spending.last[1].sum() == ledger.spending.last[1].sum() != 0.0
 
 
 @pytest.mark.parametrize("mode", ["guarded", "live"])
@@ -175,15 +178,17 @@ def test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds(wo
         assert one.is_baseline or claimed + bound <= spent + 2.2
         claimed += bound
     assert played and made[-1].reason == "budget" and "without one" in made[-1].detail
-    assert advisor.replica.ledger.claimed(0) == pytest.approx((claimed,))
-    assert advisor.replica.ledger.claimed(2) == pytest.approx((claimed + 2 * 0.5,))
+    assert advisor.replica.ledger.spending.claimed(0) == pytest.approx((claimed,))
+    assert advisor.replica.ledger.spending.claimed(2) == pytest.approx((claimed + 2 * 0.5,))
     for one in made[:4]:
         advisor.record(one.id, 0.1, 0.0)
     advisor.lose(made[4].id, by="us", why="the sensor")
     left = sum(one.certificate.limits[0].bound for one in made[5:])
-    assert advisor.replica.ledger.claimed(0) == pytest.approx((spent + 0.5 + left,)), "a lost one counts as τ = 0.5"
+    assert advisor.replica.ledger.spending.claimed(0) == pytest.approx((spent + 0.5 + left,)), (
+        "a lost one counts as τ = 0.5"
+    )
     again = Replica.from_bytes(advisor.replica.to_bytes(), Learner(world.problem, watch=False))
-    assert again.ledger.claimed(0) == advisor.replica.ledger.claimed(0)
+    assert again.ledger.spending.claimed(0) == advisor.replica.ledger.spending.claimed(0)
 
 
 def test_measured_costs_above_the_threshold_are_counted(world):
@@ -425,7 +430,7 @@ def test_a_rate_holds_for_all_processes_together(world):
 
 def test_a_budget_holds_for_all_processes_together(world):
     """Room for one bound, of τ = 0.5 at most, and not for two."""
-    _, _, (first, second) = asked_at_once(world, "live", lambda ledger: Guards(budget=ledger.total[0] + 0.6))
+    _, _, (first, second) = asked_at_once(world, "live", lambda ledger: Guards(budget=ledger.spending.total[0] + 0.6))
     assert not first.is_baseline and first.id
     assert second.is_baseline and second.reason == "budget" and not second.id
 

@@ -6,10 +6,11 @@ import pytest
 from live.plant import Plant, live_advisor
 from tether import Advisor, SlucbConfig
 from tether.errors import InputError
+from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
+from tether.live.outcome_queues import OutcomeQueues, OutcomeSummary
 from tether.live.policy import Criteria, Guards, PromotionRefused
 from tether.live.records import AlarmReset, Certificate, DecisionMade, Limit, ModeChanged, OutcomeRecorded
-from tether.live.replica import Ledger, Seen, Turns
 from worlds import finite_problem, world_and_streams
 
 
@@ -73,15 +74,15 @@ def test_outcomes_that_wait_for_one_decision_are_no_evidence(world):
 
 def test_turns_are_saved_alike_whichever_stage_was_empty_then():
     """Stage 0 is empty when it is saved, and gets a decision afterwards: the same bytes as without the restart."""
-    turns, again = Turns(), Turns()
+    turns, again = OutcomeQueues(), OutcomeQueues()
     turns.expect(0, "a")
     turns.expect(1, "b")
-    turns.come(Seen("a"))
+    turns.come(OutcomeSummary("a"))
     again.take_json(turns.to_json())
     for each in (turns, again):
         each.expect(0, "c")
         each.expect(0, "d")
-        assert each.come(Seen("d", 0.5, (0.1,), (0.2,), True, 7)) == []
+        assert each.come(OutcomeSummary("d", 0.5, (0.1,), (0.2,), True, 7)) == []
     assert again.to_json() == turns.to_json() and again.behind() == turns.behind() == (1, ["c"])
 
 

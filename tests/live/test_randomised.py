@@ -15,10 +15,11 @@ from tether.errors import InputError
 from tether.live.audit import export, replay, summary
 from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.judge import coin_of, proposal_of, with_margin
+from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
+from tether.live.promotion import unmet
 from tether.live.records import Certificate, OutcomeRecorded
-from tether.live.replica import Ledger
 from tether.problem.action_sets import feature_of
 from tether.records import Mixture
 from worlds import finite_problem, world_and_streams
@@ -282,9 +283,9 @@ def test_costs_above_a_mixtures_bound_on_average_refuse_promotion(shift, refused
     """What is drawn scatters around the mixture's mean, here by 0.4 where σ is 0.02: alone no reason to refuse."""
     ledger = Ledger((0.5,))
     for sign in [1.0, -1.0] * 50 + [1.0]:
-        ledger.since.seen(outcome(cost=[0.5 + shift + 0.4 * sign], bound=[0.5], drawn=True))
-        ledger.since.seen(outcome(cost=[0.1], bound=[0.1], drawn=False))
-    why = ledger.unmet(Criteria(), (0.02,), "")
+        ledger.since.add_outcome(outcome(cost=[0.5 + shift + 0.4 * sign], bound=[0.5], drawn=True))
+        ledger.since.add_outcome(outcome(cost=[0.1], bound=[0.1], drawn=False))
+    why = unmet(ledger, Criteria(), (0.02,), "")
     assert any("exceeded its bounds" in each for each in why) is refused
 
 

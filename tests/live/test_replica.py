@@ -7,9 +7,10 @@ import pytest
 
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError, StateFileError
+from tether.live.learner import Learner
+from tether.live.live_agent import live_config
 from tether.live.log.memory import MemoryStore
 from tether.live.records import AlarmReset, Measured, OutcomeRecorded, event_of
-from tether.live.replica import Learner, live_config
 from tether.problem.problem import Problem
 from tether.records import Transition
 from worlds import finite_problem, world_and_streams

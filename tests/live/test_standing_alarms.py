@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tether import Advisor, Criteria, Problem, StarActions
+from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import PromotionRefused
-from tether.live.replica import Learner, Replica
+from tether.live.replica import Replica
 
 SAFE, ENDS = np.array([1.0, 0.0]), np.array([[0.6, 0.4], [0.3, 0.7]])
 

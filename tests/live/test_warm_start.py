@@ -9,10 +9,10 @@ from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.agents.certified import certified_set
 from tether.errors import InputError, StoreError
+from tether.live.learner import Learner
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.records import StateCodec
-from tether.live.replica import Learner
 from tether.live.warm_start import plainly_spelled
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem

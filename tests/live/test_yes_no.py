@@ -14,11 +14,12 @@ from tether.agents.slucb import SlucbConfig
 from tether.lab.worlds.lake import frozen_lake
 from tether.live.audit import replay
 from tether.live.gate import Gate
+from tether.live.gate_terms import gate_of
 from tether.live.judge import with_margin
+from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria
 from tether.live.records import Measured, limit_of
-from tether.live.replica import Learner, gate_of
 from tether.live.yes_no import ATOMS, YesNo
 from tether.records import CostBound, Radius, StarAction
 from worlds import simplex_problem, uneven_world

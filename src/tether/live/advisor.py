@@ -23,9 +23,12 @@ from tether.errors import AlteredLog, InputError, StoreError, TetherError
 from tether.kernels.compiled import KERNEL
 from tether.live.binding import WAY_OUT, check_decisions, is_same, listed_sketches
 from tether.live.judge import Outcome, Question, halt, judge, recorded, safe_decision
+from tether.live.learner import Learner
+from tether.live.live_agent import live_config
 from tether.live.log import open_store
 from tether.live.log.chain import Appended, Draft, Entry, Store, canonical
 from tether.live.policy import Criteria, Guards, Mode, PromotionRefused, rank
+from tether.live.promotion import unmet
 from tether.live.records import (
     AlarmReset,
     Algorithm,
@@ -59,7 +62,7 @@ from tether.live.records import (
     retyped,
     withheld_key,
 )
-from tether.live.replica import Learner, Replica, live_config, load, settings_of
+from tether.live.replica import Replica, load, settings_of
 from tether.live.warm_start import TOO_LATE, Duplicates, OldData, append_in_turn, warm_start_drafts
 from tether.problem.limit_on import LimitOn
 from tether.problem.problem import Problem
@@ -617,7 +620,7 @@ class Advisor:
             ledger = self._replica.ledger
             if rank(mode) <= rank(ledger.mode):
                 raise InputError(f"the mode is {ledger.mode!r} already: {mode!r} is no promotion. demote() goes down.")
-            missing = ledger.unmet(asked, self.problem.noise, self._replica.alarms, mode)
+            missing = unmet(ledger, asked, self.problem.noise, self._replica.alarms, mode)
             if missing:
                 raise PromotionRefused(mode, missing)
             return ModeChanged(mode=mode, by=_name(by), why=_name(why), criteria=asked.to_json())
@@ -812,8 +815,8 @@ class Advisor:
                 over_by_itself=ever.over_by_itself,
                 outcomes=ever.outcomes,
                 costs=ever.costs,
-                spent=ledger.in_window(),
-                over=tuple(ledger.over),
+                spent=ledger.spending.in_window(),
+                over=tuple(ledger.spending.over),
                 certified=ledger.certified,
                 open=len(order),
                 waiting=order.waiting,

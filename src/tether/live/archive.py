@@ -31,7 +31,7 @@ from tether.live.records import (
     outcome_key,
     withheld_key,
 )
-from tether.live.replica import checkpoint_of
+from tether.live.snapshot_files import checkpoint_of
 
 LEAVE = frozenset({DecisionMade.kind, OutcomeRecorded.kind, OutcomeLost.kind, Withheld.kind, GateRefused.kind})
 """Kinds of entries that leave the log; the others are few, or must be found for ever."""

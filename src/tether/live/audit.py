@@ -17,6 +17,8 @@ from tether.check.evaluate import Logged
 from tether.errors import InputError
 from tether.files import written_whole
 from tether.live.judge import Question, checked_action, judge, looked_up
+from tether.live.learner import Learner
+from tether.live.ledger import Counts, Ledger
 from tether.live.log.chain import Entry, Head, Store, canonical, entries_of, genesis_of
 from tether.live.records import (
     EVENTS,
@@ -30,7 +32,8 @@ from tether.live.records import (
     detached,
     event_of,
 )
-from tether.live.replica import Counts, Learner, Ledger, Replica, checkpoint_of, settings_of
+from tether.live.replica import Replica, settings_of
+from tether.live.snapshot_files import checkpoint_of
 from tether.live.uplift import UpliftStatus
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem
@@ -283,7 +286,7 @@ def summary(store: Store) -> Summary:
         ledger.apply(entry.seq, event_of(entry) if entry.kind in EVENTS else None)
         if ledger.uplift is not before and before.compared:
             ended.append(before.status())
-    waiting, ids = ledger.turns.behind()
+    waiting, ids = ledger.queues.behind()
     return Summary(ledger.mode, ledger.ever, (*ended, ledger.uplift.status()), waiting, tuple(ids))
 
 

@@ -20,6 +20,9 @@ from tether.errors import InputError, TetherError
 from tether.live.binding import sketch
 from tether.live.canary import Canary, coin_of, plays_proposal
 from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
+from tether.live.learner import Learner
+from tether.live.ledger import Ledger
+from tether.live.live_agent import reward_estimate
 from tether.live.policy import FAR
 from tether.live.records import (
     Certificate,
@@ -36,7 +39,7 @@ from tether.live.records import (
     retyped,
     said_of,
 )
-from tether.live.replica import Learner, Ledger, Replica, reward_estimate
+from tether.live.replica import Replica
 from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState, Problem
 from tether.records import Action, Array, Decision, Radius, StarAction, State
