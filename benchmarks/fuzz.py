@@ -149,7 +149,7 @@ def main():
             from_here(client, 2 * args.requests // 5, headers, advisor.store, tally, args.seed)
             from_the_description(client, 2 * args.requests // 5, headers["all"], tally, args.seed)
             fault = verify_store(advisor.store).fault
-            flying = advisor._in_flight
+            flying = advisor._follower.in_flight
     against_the_advisor(args.requests - sum(tally.statuses.values()), tally, args.seed)
     counts = {str(status): number for status, number in sorted(tally.statuses.items(), key=str)}
     print(f"{sum(counts.values())} requests in {time.perf_counter() - began:.0f} s: {counts}")

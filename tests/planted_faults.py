@@ -1548,49 +1548,49 @@ LIVE_USE = (
     ),
     Fault(
         "snapshots of many open decisions are saved as often as others",
-        "advisor:Advisor._after_outcome",
+        "following:Follower.after_outcome",
         swap("len(replica.learner.agent.order)", "0"),
         "tests/live/test_advisor_replicas.py::test_where_many_decisions_are_open_snapshots_are_as_much_rarer",
     ),
     Fault(
         "live: a decision that is not logged leaves all the same",
-        "advisor:Advisor._not_logged",
-        swap("self._safe(...)", "LiveDecision.of(item.events[-1], item.request.state)"),
+        "batches:Batches._not_logged",
+        swap("self._handing_out.safe(...)", "LiveDecision.of(item.events[-1], item.request.state)"),
         f"{LIVE}/test_advisor_failures.py::test_a_decision_that_cannot_be_logged_is_the_safe_action_and_says_so",
     ),
     Fault(
         "live: what is under way leaves although it was forbidden",
-        "advisor:Advisor._handed_out",
+        "handing_out:HandingOut._handed_out",
         swap("made.is_baseline", "True"),
         f"{LIVE}/test_orders.py::test_a_decision_under_way_does_not_leave_after_it_was_forbidden",
     ),
     Fault(
         "live: a stop waits for the log",
-        "advisor:Advisor.latch",
+        "latches:Latches.latch",
         swap("(stop, math.inf)", "(stop, 0.0)"),
         f"{LIVE}/test_orders.py::test_a_stop_holds_before_it_is_logged",
     ),
     Fault(
         "live: a stop that another process announced is not heard",
-        "advisor:Advisor._take_announcement",
+        "latches:Latches._take_announcement",
         swap("math.inf if entry is None else entry.seq", "0"),
         f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
     ),
     Fault(
         "live: a stop that was announced and not logged stays unlogged",
-        "advisor:Advisor._take_announcement",
-        drop("self._notes.append(stop)"),
+        "latches:Latches._take_announcement",
+        drop("self._notes.add(stop)"),
         f"{LIVE}/test_orders.py::test_a_stop_reaches_other_processes_before_it_is_logged[memory]",
     ),
     Fault(
         "live: a stop is announced to nobody",
-        "advisor:Advisor.log_stop",
-        drop("self._store.announce_stop(stop.model_dump_json())"),
+        "orders:Orders.log_stop",
+        drop("self._follower.store.announce_stop(stop.model_dump_json())"),
         f"{LIVE}/test_orders.py::test_a_stop_is_announced_before_it_is_logged_and_though_it_cannot_be",
     ),
     Fault(
         "live: announcements that cannot be read are passed over",
-        "advisor:Advisor._stop_in_effect",
+        "latches:Latches.in_effect",
         swap("STOPS_UNREAD", "None"),
         f"{LIVE}/test_orders.py::test_an_announcement_that_cannot_be_read_is_a_stop_until_it_can",
     ),
@@ -1602,8 +1602,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: a stop that cannot be logged is forgotten",
-        "advisor:Advisor.log_stop",
-        drop("self._notes.append(stop)"),
+        "orders:Orders.log_stop",
+        drop("self._notes.add(stop)"),
         f"{LIVE}/test_orders.py::test_a_stop_that_cannot_be_logged_holds_and_is_logged_later",
     ),
     Fault(
@@ -1614,13 +1614,13 @@ LIVE_USE = (
     ),
     Fault(
         "live: what was left half-way is decided on",
-        "advisor:Advisor._fail",
-        swap("self._failure = ...", "self._failure = ''"),
+        "following:Follower._fail",
+        swap("self.failure = ...", "self.failure = ''"),
         f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
     ),
     Fault(
         "live: a stop that was interrupted is never logged, and so never released",
-        "advisor:Advisor.log_stop",
+        "orders:Orders.log_stop",
         swap("BaseException", "StoreError"),
         f"{LIVE}/test_half_way.py::test_a_stop_that_was_interrupted_holds_and_is_logged_with_the_next_entry",
     ),
@@ -1632,7 +1632,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: functions that exit are not taken for a failure",
-        "advisor:Advisor._rebuild",
+        "following:Follower._rebuild",
         swap("BaseException", "Exception"),
         f"{LIVE}/test_half_way.py::test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer",
     ),
@@ -1650,7 +1650,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: listed states are not compared",
-        "advisor:_check_settings",
+        "opening:check_settings",
         never("first.listed != settings.listed"),
         f"{LIVE}/test_binding.py::test_listed_states_are_compared_before_anything_is_decided",
     ),
@@ -1680,7 +1680,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: what was decided before obeys no guard of today",
-        "advisor:Advisor._guarded",
+        "handing_out:HandingOut._guarded",
         becomes("('', '')"),
         f"{LIVE}/test_guards.py::test_what_was_decided_before_obeys_the_guards_as_of_now",
     ),
@@ -1698,8 +1698,8 @@ LIVE_USE = (
     ),
     Fault(
         "live: an order is written whatever came before it",
-        "advisor:Advisor._order",
-        swap("self._write(event, ...)", "self._write(event)"),
+        "orders:Orders._give",
+        swap("self._follower.write(event, ...)", "self._follower.write(event)"),
         f"{LIVE}/test_orders.py::test_an_order_that_allows_more_is_refused_if_another_came_first",
     ),
     Fault(
@@ -2677,7 +2677,7 @@ COMPARED = (
     ),
     Fault(
         "canary: only the proposal is withheld",
-        "advisor:Advisor._handed_out",
+        "handing_out:HandingOut._handed_out",
         swap("made.is_baseline and made.canary is None", "made.is_baseline"),
         f"{CANARY}::test_a_stop_in_flight_withholds_both_arms",
     ),
@@ -2827,8 +2827,8 @@ KEPT = (
     ),
     Fault(
         "archive: what is at hand is taken for open",
-        "live.advisor:Advisor._decision",
-        swap("found is not None and self._replica.learner.agent.order.is_open(id)", "found is not None"),
+        "live.outcomes:Outcomes.decision",
+        swap("found is not None and self._follower.replica.learner.agent.order.is_open(id)", "found is not None"),
         f"{ARCHIVE}::test_an_outcome_of_what_was_archived_counts_for_nothing_however_it_comes",
     ),
     Fault(

@@ -276,7 +276,7 @@ def test_a_cost_that_cannot_be_is_refused_and_everybody_plays_a_0_until_the_alar
             advisor.record(made.id, 0.5, wrong)
     assert str(wrong) in str(refused.value) and "B = (1.7" in str(refused.value)
     assert kinds_of(store).count("tripped") == 1
-    assert advisor.replica.learner.version == 30 and advisor._in_flight == 0
+    assert advisor.replica.learner.version == 30 and advisor._follower.in_flight == 0
     assert store.read()[-1].body == {"test": "range", "message": str(refused.value), "number": 0}
     for each in (advisor, Advisor(world.problem, store)):
         after = each.decide(state)

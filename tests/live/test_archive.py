@@ -181,7 +181,8 @@ def test_an_outcome_of_what_was_archived_counts_for_nothing_however_it_comes(tem
     site = Site(sqlite_place, template)
     closed = next(entry for entry in site.whole if entry.kind == "outcome")
     id = closed.body["decision_id"]
-    site.advisor._recent[id] = site.advisor._decision(id)  # another process recorded its outcome
+    outcomes = site.advisor._outcomes
+    outcomes.expect(outcomes.decision(id), 0)  # another process recorded its outcome
     site.archive(tmp_path)
     before = site.advisor.replica.learner.model_hash(0), summary(site.store)
     with pytest.raises(UnknownDecision, match="archived with its outcome"):

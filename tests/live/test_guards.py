@@ -343,7 +343,7 @@ def test_the_rate_guard_counts_what_is_under_way(world, together):
     assert max(sum(others[first : first + 10]) for first in range(11)) == 3
     assert advisor.notes() == ()  # none was logged first, to be found one too many there
     assert replay(advisor.store, world.problem).holds
-    assert not advisor._under_way
+    assert not advisor._batches.under_way
 
 
 NOW = {"stale-input": {"max_age": 5.0}, "rate": {"live_rate": 0.1, "rate_window": 10}, "guarded": {}}

@@ -8,7 +8,7 @@ import pytest
 
 from tether import Advisor, InputError, Problem, SlucbConfig, StarActions
 from tether.kernels import plan
-from tether.live import advisor as advisor_module
+from tether.live import following
 from tether.live.audit import replay
 from tether.live.policy import Criteria
 
@@ -87,7 +87,7 @@ def test_a_decision_rests_on_no_plan_that_a_replay_would_not_make(asked_again, e
 def test_functions_that_fail_while_an_outcome_is_applied_cost_the_safe_action_until_they_answer(
     asked_again, monkeypatch, error
 ):
-    monkeypatch.setattr(advisor_module, "RETRY_AFTER", 0.05)
+    monkeypatch.setattr(following, "RETRY_AFTER", 0.05)
     shop = Shop(error)
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     decision = advisor.decide(7, 0)
@@ -134,7 +134,7 @@ def test_a_stop_that_was_interrupted_holds_and_is_logged_with_the_next_entry(mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(advisor, "sync", interrupted)
+        patch.setattr(advisor._follower, "sync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             advisor.stop(by="me", why="smoke")
     assert advisor.decide(8, 0).reason == "stopped"

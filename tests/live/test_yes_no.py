@@ -345,7 +345,7 @@ def test_the_gate_lets_pass_what_the_list_of_actions_proves_and_nothing_without_
     found = []
     for listed in (True, False):
         advisor = Advisor(problem, config=SlucbConfig(condition_on="all"), **how)
-        gate = advisor._replica.learner.gate
+        gate = advisor.replica.learner.gate
         gate.terms = gate.terms if listed else replace(gate.terms, listed=None)
         found.append(advisor.decide(0))
     assert [decision.reason for decision in found] == ["best", "gate-refused"]

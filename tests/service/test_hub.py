@@ -6,7 +6,7 @@ import pytest
 from service_app import new_advisor, serving
 
 from tether.errors import InputError
-from tether.live import advisor as live_advisor
+from tether.live import batches
 from tether.live.judge import judge
 from tether.live.log.chain import Head
 from tether.live.records import LiveDecision
@@ -34,7 +34,7 @@ def at_the_hub(work):
 
     async def run():
         advisor = new_advisor()
-        advisor._store = counting = Counting(advisor.store)
+        advisor.store = counting = Counting(advisor.store)
         hub = Hub(advisor, waiting=100, seconds=5.0)
         try:
             answer = await work(hub, counting)
@@ -87,7 +87,7 @@ def test_a_request_that_cannot_be_used_harms_no_other_of_its_turn():
 
     (one, bad, two), decisions, advisor = at_the_hub(work)
     assert isinstance(bad, InputError) and one.logged and two.logged
-    assert len(decisions) == 2 and advisor._in_flight == 0
+    assert len(decisions) == 2 and advisor._follower.in_flight == 0
 
 
 def test_a_caller_who_hangs_up_before_its_turn_ends_gets_nothing_and_harms_nobody():
@@ -100,7 +100,7 @@ def test_a_caller_who_hangs_up_before_its_turn_ends_gets_nothing_and_harms_nobod
 
     there, decisions, advisor = at_the_hub(work)
     assert there.logged and [entry.body["decision_id"] for entry in decisions] == [there.id]
-    assert advisor._in_flight == 0
+    assert advisor._follower.in_flight == 0
 
 
 def test_a_caller_who_hangs_up_later_leaves_a_whole_decision_behind():
@@ -115,7 +115,7 @@ def test_a_caller_who_hangs_up_later_leaves_a_whole_decision_behind():
 
     again, decisions, advisor = at_the_hub(work)
     assert [entry.body["decision_id"] for entry in decisions] == [again.id]
-    assert advisor._in_flight == 0 and advisor.status().decisions == 1
+    assert advisor._follower.in_flight == 0 and advisor.status().decisions == 1
 
 
 class Panic(BaseException):
@@ -130,7 +130,7 @@ def test_whatever_a_first_half_raises_the_hub_goes_on(error, monkeypatch):
                 raise error
             return judge(replica, question)
 
-        monkeypatch.setattr(live_advisor, "judge", broken)
+        monkeypatch.setattr(batches, "judge", broken)
         first = await asyncio.gather(ask(hub), ask(hub, state=1), ask(hub), return_exceptions=True)
         return [*first, await ask(hub)]
 
@@ -167,7 +167,7 @@ def test_the_status_is_computed_under_the_advisors_lock():
     learner, plain = advisor.replica.learner, advisor.replica.learner.model_hash
 
     def watched(step):
-        assert advisor._lock._is_owned()
+        assert advisor._follower.lock._is_owned()
         return plain(step)
 
     learner.model_hash = watched

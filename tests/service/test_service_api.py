@@ -122,7 +122,7 @@ def test_bad_requests_for_decisions_are_refused_in_words_and_change_nothing(shar
     told = answer.json()
     assert told["status"] == answer.status_code and told["detail"] and told["request_id"]
     assert answer.headers["content-type"] == "application/problem+json"
-    assert advisor.store.head() == before and advisor._in_flight == 0
+    assert advisor.store.head() == before and advisor._follower.in_flight == 0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_bad_outcomes_are_refused_and_nothing_is_learned(shared, change, status)
     before = advisor.store.head()
     answer = client.post("/v1/outcomes", json={**told, **change})
     assert answer.status_code == status, answer.text
-    assert advisor.store.head() == before and advisor._in_flight == 0
+    assert advisor.store.head() == before and advisor._follower.in_flight == 0
     assert client.post("/v1/outcomes", json=told).status_code == 200
 
 
@@ -164,7 +164,7 @@ def test_a_cost_that_cannot_be_is_409_and_a_0_acts_until_the_alarm_is_reset(clie
         assert refused.status_code == 409 and refused.json()["title"] == "impossible cost"
         assert "[-1000.0]" in refused.json()["detail"] and "cost=None" in refused.json()["detail"]
     assert [entry.kind for entry in advisor.store.read(made["seq"])] == ["tripped"]
-    assert advisor.status().outcomes == 60 and advisor._in_flight == 0
+    assert advisor.status().outcomes == 60 and advisor._follower.in_flight == 0
     assert decide(client, 1)["reason"] == "tripped"
     unmeasured = {"decision_id": made["id"], "reward": 0.5, "cost": None}
     assert client.post("/v1/outcomes", json=unmeasured).status_code == 200

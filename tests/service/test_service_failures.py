@@ -13,7 +13,7 @@ from live.test_half_way import Shop, played
 from tether import SlucbConfig
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.kernels import plan
-from tether.live import advisor as live_advisor
+from tether.live import batches, following
 from tether.live.judge import judge
 from tether.live.log.chain import Draft, verify_store
 from tether.live.log.memory import MemoryStore
@@ -52,7 +52,7 @@ def store():
 
 def settled(advisor):
     """Wait until nothing is under way any more, and everything in the log was taken."""
-    until(lambda: advisor._in_flight == 0 and advisor.replica.head == advisor.store.head())
+    until(lambda: advisor._follower.in_flight == 0 and advisor.replica.head == advisor.store.head())
     return True
 
 
@@ -125,7 +125,7 @@ def test_a_caller_that_hangs_up_leaves_nothing_half_done(store):
             head = "POST /v1/outcomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             head += f"Content-Length: {len(body)}"
             line.sendall(head.encode() + b"\r\n\r\n" + body)
-            until(lambda: advisor._in_flight)
+            until(lambda: advisor._follower.in_flight)
         with socket.create_connection((client.base_url.host, client.base_url.port)) as line:
             line.sendall(head.encode() + b"\r\n\r\n" + body[:5])
         store.open.set()
@@ -280,7 +280,7 @@ def told_by_the_service(caplog):
 def test_readers_scrapes_and_stops_are_answered_while_the_problems_functions_fail(monkeypatch):
     """Else neither the dashboard nor the alert could say so, and whoever orders a stop would be told that it failed."""
     monkeypatch.setattr(plan, "KEPT_NUMBERS", 0)  # a plan asks for the actions of visited states anew
-    monkeypatch.setattr(live_advisor, "RETRY_AFTER", 60.0)
+    monkeypatch.setattr(following, "RETRY_AFTER", 60.0)
     shop = Shop()
     advisor = played(shop, config=SlucbConfig(backup="lean", replan="every-episode"))
     with serving(advisor) as client:
@@ -340,7 +340,7 @@ def test_an_altered_log_is_in_the_services_own_log_and_no_try_makes_it_ready(sto
         def altered(*more, **named):
             raise AlteredLog("entry 2 was altered", 2)
 
-        monkeypatch.setattr(live_advisor, "judge", altered)
+        monkeypatch.setattr(batches, "judge", altered)
         assert client.post("/v1/decisions", json={"state": 0}).status_code == 503
         assert client.get("/readyz").status_code == 503 and client.get("/readyz").status_code == 503
         assert told_by_the_service(caplog)[0][1].endswith("entry 2 was altered")
@@ -375,7 +375,7 @@ def test_what_is_withheld_is_noted_by_the_next_batch_and_nobody_waits_for_it(sto
             store.append([Draft("stopped", {"by": "somebody", "why": "smoke"})])  # another process, in between
             return made
 
-        monkeypatch.setattr(live_advisor, "judge", slowly)
+        monkeypatch.setattr(batches, "judge", slowly)
         answer = client.post("/v1/decisions", json={"state": state})
         monkeypatch.undo()
         assert answer.status_code == 503 and answer.json()["reason"] == "stopped" and answer.json()["is_baseline"]

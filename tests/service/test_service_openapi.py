@@ -111,7 +111,7 @@ def fuzzed(examples):
                     assert made["logged"] and (made["is_baseline"] or made["certificate"]["limits"][0]["margin"] >= 0.0)
 
             ask()
-        assert advisor._in_flight == 0 and verify_store(advisor.store).fault is None
+        assert advisor._follower.in_flight == 0 and verify_store(advisor.store).fault is None
     return asked
 
 

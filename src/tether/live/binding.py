@@ -92,6 +92,25 @@ def check_decisions(store: Store, problem: Problem, states: StateCodec) -> bool:
     return known > 0 or unknown == 0
 
 
+class Binding:
+    """Compare the decisions of a log with the problem: when it is opened, and again where the problem knew none."""
+
+    def __init__(self, store: Store, problem: Problem, states: StateCodec, *, is_new: bool) -> None:
+        self._store, self._problem, self._states = store, problem, states
+        self._is_compared = is_new or check_decisions(store, problem, states)
+
+    def check(self) -> None:
+        """Compare now, if that has not been done yet: the problem's functions may have failed at the start.
+
+        Raises:
+            InputError: the problem still knows none of the logged states, or is another one.
+        """
+        if not self._is_compared:
+            self._is_compared = check_decisions(self._store, self._problem, self._states)
+            if not self._is_compared:
+                raise InputError(f"this problem knows none of the logged states that were looked up. {WAY_OUT}")
+
+
 def _difference(found: KnownState, made: DecisionMade, feature_norm: float) -> str:
     """What the problem now says otherwise than a logged decision; empty if nothing."""
     try:

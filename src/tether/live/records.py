@@ -533,6 +533,13 @@ class Order(Event):
     why: str
 
 
+def who_or_why(text: str) -> str:
+    """Return `by` or `why` of an order, which must say something: the log is read by people."""
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"`by` and `why` must say something, but one is {text!r}: the log is read by people.")
+    return text
+
+
 class ModeChanged(Order):
     """Somebody set the mode."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
+from tether.live.following import Follower
 from tether.live.judge import LARGEST, checked_next, cost_limit
 from tether.live.log.chain import Appended, Draft, Store, canonical, entries_of
 from tether.live.policy import FAR
@@ -82,6 +83,40 @@ class OldData:
 
 
 COLUMNS = tuple(OldData.__dataclass_fields__)
+
+
+def take_old_data(follower: Follower, data: OldData, duplicates: Duplicates, source: str) -> int:
+    """Write old data into the log and learn from them.
+
+    Args:
+        follower: of the log.
+        data: all rows are checked before any is written.
+        duplicates: what becomes of rows that are equal in every number and state, here or in the log.
+        source: where the data are from, for people.
+
+    Returns:
+        How many rows were taken.
+
+    Raises:
+        InputError: a row cannot be used, or the rows come too late, or another process wrote some of them meanwhile.
+    """
+    follower.sync()
+    learner = follower.replica.learner
+    waits, ignored = bool(learner.batches), learner.ignored
+    drafts = warm_start_drafts(follower.store, learner.problem, learner.states, data, duplicates, source, waits)
+    if drafts and follower.replica.learner.agent.has_acted:
+        raise InputError(TOO_LATE.format(""))
+    appended = append_in_turn(follower.store, drafts)
+    follower.sync()
+    if follower.replica.learner.ignored > ignored:  # another process has decided meanwhile
+        raise InputError(TOO_LATE.format(""))
+    taken = sum(len(each.entry.body["rows"]) for each in appended if each.fresh)
+    if not all(each.fresh for each in appended):
+        raise InputError(
+            f"some of these rows were written by another process at the same time (entry {appended[-1].entry.seq}):"
+            f" {taken} were taken now. Call again with duplicates='drop', or 'new' where you said 'keep'."
+        )
+    return taken
 
 
 def warm_start_drafts(

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from tether.errors import AlteredLog, StoreError, TetherError
-from tether.live.advisor import Advisor, Batch, run_now
-from tether.live.judge import Outcome, Question
+from tether.live.advisor import Advisor, run_now
+from tether.live.batches import Batch, Request
+from tether.live.judge import Outcome
 from tether.live.log.chain import Appended
 from tether.live.log.group_commit import GroupCommit
-from tether.live.records import Event, LiveDecision, Recorded
+from tether.live.records import LiveDecision, Recorded
 from tether.records import StarAction
 from tether.service.head_note import EVERY, HeadNote
 from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel
 
 error_log = logging.getLogger("tether.service")
-
-Request = Question | Outcome | Event
 
 LONGEST_TURN = 0.02
 """Seconds for which requests are gathered while more and more arrive: few large batches take less than many small
