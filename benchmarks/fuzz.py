@@ -26,8 +26,8 @@ from service_app import new_advisor, serving, tokens_of_every_kind
 
 from live.test_advisor_machine import AdvisorMachine
 from tether.live.advisor import Advisor
+from tether.live.certificate import Certificate
 from tether.live.log.chain import verify_store
-from tether.live.records import Certificate
 
 ODD = [None, True, -1, 0, 3, 7, 1e308, -0.0, 2**70, "", "0", "\x00", "é" * 50, [], [[0]], {}, {"tuple": [1]}, [0.5] * 3]
 PATHS = ("/v1/decisions", "/v1/outcomes", "/v1/mode", "/v1/stop", "/v1/resume", "/v1/alarm/reset")

@@ -1826,7 +1826,7 @@ LIVE_USE = (
     ),
     Fault(
         "live: a state is decided on as it came, not as it was logged",
-        "records:as_logged",
+        "states:as_logged",
         swap("states.decode(...)", "state"),
         f"{LIVE}/test_odd_values.py::test_what_is_decided_on_is_what_the_log_gives_back",
     ),

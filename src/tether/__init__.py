@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP, Streams
     from tether.lab.worlds.synthetic import not_star_convex, synthetic
     from tether.live.advisor import Advisor
+    from tether.live.answers import LiveDecision
+    from tether.live.certificate import Certificate
     from tether.live.policy import Criteria, Guards
-    from tether.live.records import Certificate, LiveDecision, StateCodec
+    from tether.live.states import StateCodec
     from tether.problem.action_sets import FiniteActions, StarActions
     from tether.problem.names import Names
     from tether.problem.problem import Problem
@@ -69,9 +71,9 @@ _HOME = {
     "LearningResult": "tether.gym.result",
     "Bridge": "tether.gym.bridge",
     "Advisor": "tether.live.advisor",
-    "LiveDecision": "tether.live.records",
-    "Certificate": "tether.live.records",
-    "StateCodec": "tether.live.records",
+    "LiveDecision": "tether.live.answers",
+    "Certificate": "tether.live.certificate",
+    "StateCodec": "tether.live.states",
     "Guards": "tether.live.policy",
     "Criteria": "tether.live.policy",
     "Monitor": "tether.check.monitor",

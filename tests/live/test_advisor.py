@@ -11,24 +11,14 @@ from live.plant import Plant, another_action, live_advisor
 from tether import Advisor
 from tether.errors import InputError, StoreError, TetherError
 from tether.live import judge
+from tether.live.answers import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
 from tether.live.audit import replay
+from tether.live.certificate import Certificate
 from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Guards
-from tether.live.records import (
-    AlreadyRecorded,
-    Certificate,
-    DecisionMade,
-    ImpossibleCost,
-    LiveDecision,
-    OutcomeLost,
-    StateCodec,
-    UnknownDecision,
-    Withheld,
-    decode_state,
-    encode_state,
-    event_of,
-)
+from tether.live.records import DecisionMade, OutcomeLost, Withheld, event_of
+from tether.live.states import StateCodec, decode_state, encode_state
 from tether.problem.action_sets import FiniteActions, feature_of
 from tether.problem.problem import Problem
 from tether.records import StarAction

@@ -5,9 +5,9 @@ import pytest
 from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import AlteredLog, StoreError
+from tether.live.answers import UnknownDecision
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
-from tether.live.records import UnknownDecision
 from worlds import world_and_streams
 
 

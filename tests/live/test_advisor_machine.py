@@ -14,11 +14,12 @@ from live.plant import Plant, another_action
 from live.test_advisor_failures import FailingStore
 from tether import Advisor
 from tether.errors import StoreError, TetherError
+from tether.live.answers import AlreadyRecorded
 from tether.live.audit import replay
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
-from tether.live.records import AlreadyRecorded, event_of
+from tether.live.records import event_of
 from tether.problem.action_sets import feature_of
 from worlds import finite_problem, world_and_streams
 

@@ -20,6 +20,7 @@ from tether.agents import state_file
 from tether.cli import app
 from tether.errors import InputError, StoreError
 from tether.live import archive as archives
+from tether.live.answers import UnknownDecision
 from tether.live.archive import archive, checker
 from tether.live.audit import export, replay, summary
 from tether.live.binding import check_decisions
@@ -27,7 +28,8 @@ from tether.live.log.archive import Archive
 from tether.live.log.chain import entries_of, verify_store
 from tether.live.log.sql import SqlStore
 from tether.live.policy import Criteria
-from tether.live.records import DecisionMade, OutcomeRecorded, StateCodec, UnknownDecision, decision_key
+from tether.live.records import DecisionMade, OutcomeRecorded, decision_key
+from tether.live.states import StateCodec
 from worlds import world_and_streams
 
 WORLD = world_and_streams(3, horizon=1)[0]

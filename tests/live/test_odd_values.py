@@ -11,10 +11,11 @@ import pytest
 from live.plant import live_advisor
 from tether import Advisor
 from tether.errors import InputError
+from tether.live.answers import AlreadyRecorded
 from tether.live.audit import replay
 from tether.live.log.chain import Draft, text_of
 from tether.live.log.memory import MemoryStore
-from tether.live.records import DEEPEST, AlreadyRecorded, StateCodec, as_logged
+from tether.live.states import DEEPEST, StateCodec, as_logged
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
 from worlds import finite_problem, world_and_streams

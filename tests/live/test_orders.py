@@ -8,10 +8,11 @@ import pytest
 from live.plant import Plant, live_advisor
 from tether import Advisor
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.answers import UnknownDecision
 from tether.live.log.chain import Draft, text_of
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
-from tether.live.records import Stopped, UnknownDecision
+from tether.live.records import Stopped
 from worlds import world_and_streams
 
 WORLD, _ = world_and_streams(3)

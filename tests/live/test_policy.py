@@ -6,11 +6,12 @@ import pytest
 from live.plant import Plant, live_advisor
 from tether import Advisor, SlucbConfig
 from tether.errors import InputError
+from tether.live.certificate import Certificate, Limit
 from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
 from tether.live.outcome_queues import OutcomeQueues, OutcomeSummary
 from tether.live.policy import Criteria, Guards, PromotionRefused
-from tether.live.records import AlarmReset, Certificate, DecisionMade, Limit, ModeChanged, OutcomeRecorded
+from tether.live.records import AlarmReset, DecisionMade, ModeChanged, OutcomeRecorded
 from worlds import finite_problem, world_and_streams
 
 

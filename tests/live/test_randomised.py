@@ -13,13 +13,14 @@ from tether import Advisor, Problem
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
 from tether.live.audit import export, replay, summary
+from tether.live.certificate import Certificate
 from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.judge import coin_of, proposal_of, with_margin
 from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
 from tether.live.promotion import unmet
-from tether.live.records import Certificate, OutcomeRecorded
+from tether.live.records import OutcomeRecorded
 from tether.problem.action_sets import feature_of
 from tether.records import Mixture
 from worlds import finite_problem, world_and_streams

@@ -7,19 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from tether import InputError, StoreError
+from tether.live.certificate import Certificate, Limit
 from tether.live.log.chain import Draft
 from tether.live.log.memory import MemoryStore
-from tether.live.records import (
-    EVENTS,
-    Certificate,
-    DecisionMade,
-    Limit,
-    Measured,
-    OutcomeRecorded,
-    Stopped,
-    WarmStarted,
-    event_of,
-)
+from tether.live.records import EVENTS, DecisionMade, Measured, OutcomeRecorded, Stopped, WarmStarted, event_of
 
 LIMIT = Limit(0.25, 0.5, 0.25, math.inf, "none", None)
 DECISION = {

@@ -12,7 +12,7 @@ from tether.errors import InputError, StoreError
 from tether.live.learner import Learner
 from tether.live.log.chain import verify_store
 from tether.live.log.memory import MemoryStore
-from tether.live.records import StateCodec
+from tether.live.states import StateCodec
 from tether.live.warm_start import plainly_spelled
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tether.check.monitor import MESSAGES
 from tether.cli.commands import app
-from tether.live.records import ImpossibleCost
+from tether.live.answers import ImpossibleCost
 from tether.service.app import Service
 from tether.service.config import ServiceConfig
 from tether.service.views import Metrics

@@ -7,9 +7,9 @@ from service_app import new_advisor, serving
 
 from tether.errors import InputError
 from tether.live import batches
+from tether.live.answers import LiveDecision
 from tether.live.judge import judge
 from tether.live.log.chain import Head
-from tether.live.records import LiveDecision
 from tether.service.hub import Hub
 from tether.service.models import DecisionRequest
 from tether.service.views import LogPoll

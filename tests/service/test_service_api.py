@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
 from tether import Names
+from tether.live.certificate import Certificate
 from tether.live.policy import Criteria, Guards
-from tether.live.records import Certificate
 from tether.problem.action_sets import FiniteActions
 from tether.problem.problem import Problem
 from tether.service.app import create_app

@@ -129,7 +129,7 @@ def report(log: Log, json: Json = False, debug: Debug = False) -> None:
     """What a log says in numbers: how often a_0 was played, and what the proposals gained over it."""
     with _failures(debug):
         from tether.live.audit import summary
-        from tether.live.records import Waits
+        from tether.live.status import Waits
 
         store = _filled(log)
         found = summary(store)

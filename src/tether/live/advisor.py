@@ -20,7 +20,9 @@ from typing import Any
 
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError, StoreError
+from tether.live.answers import LiveDecision, Recorded
 from tether.live.batches import Answer, Batch, Batches, Request, WhenStoreFails
+from tether.live.event import Event
 from tether.live.following import Follower, Notes, RunLater
 from tether.live.handing_out import HandingOut
 from tether.live.judge import Outcome, Question
@@ -31,21 +33,10 @@ from tether.live.opening import configure, open_log
 from tether.live.orders import Orders
 from tether.live.outcomes import Outcomes
 from tether.live.policy import Criteria, Guards, Mode
-from tether.live.records import (
-    Event,
-    LiveDecision,
-    Recorded,
-    StateCodec,
-    Status,
-    Stopped,
-    Waits,
-    algorithm_for,
-    as_logged,
-    detached,
-    new_id,
-)
+from tether.live.records import Stopped, algorithm_for, new_id
 from tether.live.replica import Replica
-from tether.live.status import WaitingWarnings, status_of, waits_of
+from tether.live.states import StateCodec, as_logged, detached
+from tether.live.status import Status, WaitingWarnings, Waits, status_of, waits_of
 from tether.live.warm_start import Duplicates, OldData, take_old_data
 from tether.problem.limit_on import LimitOn
 from tether.problem.problem import Problem

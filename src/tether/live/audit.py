@@ -16,24 +16,16 @@ from tether.agents.slucb import SlucbConfig
 from tether.check.evaluate import Logged
 from tether.errors import InputError
 from tether.files import written_whole
+from tether.live.certificate import Certificate
+from tether.live.event import Event
 from tether.live.judge import Question, checked_action, judge, looked_up
 from tether.live.learner import Learner
 from tether.live.ledger import Counts, Ledger
 from tether.live.log.chain import Entry, Head, Store, canonical, entries_of, genesis_of
-from tether.live.records import (
-    EVENTS,
-    Archived,
-    Certificate,
-    DecisionMade,
-    Event,
-    OutcomeRecorded,
-    StateCodec,
-    Withheld,
-    detached,
-    event_of,
-)
+from tether.live.records import EVENTS, Archived, DecisionMade, OutcomeRecorded, Withheld, event_of
 from tether.live.replica import Replica, settings_of
 from tether.live.snapshot_files import checkpoint_of
+from tether.live.states import StateCodec, detached
 from tether.live.uplift import UpliftStatus
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem

@@ -5,24 +5,17 @@ from contextlib import suppress
 from typing import Literal, NamedTuple, cast
 
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.answers import LiveDecision, Recorded
 from tether.live.binding import Binding
+from tether.live.event import Event
 from tether.live.following import FAILED, Follower, Notes
 from tether.live.handing_out import HandingOut
 from tether.live.judge import Outcome, Question, judge
 from tether.live.latches import Latches
 from tether.live.log.chain import Appended, Draft
 from tether.live.outcomes import Outcomes
-from tether.live.records import (
-    DecisionMade,
-    Event,
-    LiveDecision,
-    OutcomeLost,
-    OutcomeRecorded,
-    Recorded,
-    Stopped,
-    request_key,
-    retyped,
-)
+from tether.live.records import DecisionMade, OutcomeLost, OutcomeRecorded, Stopped, request_key
+from tether.live.states import retyped
 
 WhenStoreFails = Literal["baseline", "refuse"]
 """What a question gets if the log cannot be written: a_0 that says so, or the StoreError."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from tether.errors import AssumptionError, InputError
 from tether.live.log.chain import Store
-from tether.live.records import DecisionMade, StateCodec
+from tether.live.records import DecisionMade
+from tether.live.states import StateCodec
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array

@@ -12,9 +12,10 @@ from contextlib import suppress
 from functools import partial
 
 from tether.errors import AlteredLog, InputError, StoreError, TetherError
+from tether.live.event import Event
 from tether.live.learner import Learner
 from tether.live.log.chain import Appended, Entry, Store
-from tether.live.records import Event, OutcomeLost, Tripped
+from tether.live.records import OutcomeLost, Tripped
 from tether.live.replica import Replica, load
 
 log = logging.getLogger("tether.live")

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import cast
 
 from tether.errors import AlteredLog, InputError, StoreError
+from tether.live.answers import LiveDecision
 from tether.live.following import Follower, Notes
 from tether.live.judge import Question, halt, safe_decision
 from tether.live.latches import Latches
 from tether.live.log.chain import Entry
 from tether.live.outcomes import Outcomes
 from tether.live.policy import Mode, rank
-from tether.live.records import DecisionMade, LiveDecision, Withheld, withheld_key
+from tether.live.records import DecisionMade, Withheld, withheld_key
 
 
 class HandingOut:

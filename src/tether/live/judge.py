@@ -17,29 +17,18 @@ import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
 from tether.errors import InputError, TetherError
+from tether.live.answers import ImpossibleCost
 from tether.live.binding import sketch
 from tether.live.canary import Canary, coin_of, plays_proposal
+from tether.live.certificate import Certificate, Limit, baseline_limits
 from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
 from tether.live.live_agent import reward_estimate
 from tether.live.policy import FAR
-from tether.live.records import (
-    Certificate,
-    DecisionMade,
-    GateRefused,
-    ImpossibleCost,
-    Limit,
-    OutcomeRecorded,
-    StateCodec,
-    Stopped,
-    as_logged,
-    baseline_limits,
-    detached,
-    retyped,
-    said_of,
-)
+from tether.live.records import DecisionMade, GateRefused, OutcomeRecorded, Stopped
 from tether.live.replica import Replica
+from tether.live.states import StateCodec, as_logged, detached, retyped, said_of
 from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState, Problem
 from tether.records import Action, Array, Decision, Radius, StarAction, State

@@ -29,11 +29,11 @@ from tether.live.records import (
     Measured,
     OutcomeLost,
     OutcomeRecorded,
-    StateCodec,
     WarmStarted,
     Withheld,
 )
 from tether.live.snapshot_files import packed_learner, unpacked_learner
+from tether.live.states import StateCodec
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, Decision, State, Transition
 

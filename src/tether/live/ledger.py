@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from tether.live.event import Event
 from tether.live.outcome_queues import OutcomeQueues, OutcomeSummary
 from tether.live.policy import Guards, Mode
 from tether.live.records import (
     AlarmReset,
     Configured,
     DecisionMade,
-    Event,
     GateRefused,
     ModeChanged,
     OutcomeLost,

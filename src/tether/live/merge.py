@@ -18,8 +18,9 @@ from tether.agents.state_file import fingerprint
 from tether.errors import InputError
 from tether.live.judge import looked_up
 from tether.live.log.chain import Store, entries_of
-from tether.live.records import DecisionMade, OutcomeLost, OutcomeRecorded, StateCodec, Withheld
+from tether.live.records import DecisionMade, OutcomeLost, OutcomeRecorded, Withheld
 from tether.live.replica import settings_of
+from tether.live.states import StateCodec
 from tether.live.warm_start import MOST_ROWS, OldData, append_in_time, keyed_drafts
 from tether.problem.action_sets import feature_of
 from tether.problem.problem import Problem

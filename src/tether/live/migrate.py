@@ -24,12 +24,12 @@ from tether.live.records import (
     AlarmReset,
     OutcomeLost,
     Resumed,
-    StateCodec,
     Stopped,
     Tripped,
     WarmStarted,
     limit_of,
 )
+from tether.live.states import StateCodec
 from tether.live.warm_start import OldData, append_in_time, keyed_drafts
 from tether.problem.problem import Problem
 

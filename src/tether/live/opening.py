@@ -19,8 +19,9 @@ from tether.live.learner import Learner
 from tether.live.live_agent import live_config
 from tether.live.log.chain import Store
 from tether.live.policy import Guards
-from tether.live.records import Algorithm, Configured, StateCodec, limit_of
+from tether.live.records import Algorithm, Configured, limit_of
 from tether.live.replica import settings_of
+from tether.live.states import StateCodec
 from tether.problem.problem import Problem
 
 log = logging.getLogger("tether.live")

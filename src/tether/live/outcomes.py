@@ -4,23 +4,12 @@ import json
 from collections import OrderedDict
 
 from tether.errors import InputError
+from tether.live.answers import AlreadyRecorded, ImpossibleCost, Recorded, UnknownDecision
+from tether.live.event import Event
 from tether.live.following import Follower
 from tether.live.judge import Outcome, recorded
 from tether.live.log.chain import Appended, Draft, canonical
-from tether.live.records import (
-    AlreadyRecorded,
-    DecisionMade,
-    Event,
-    ImpossibleCost,
-    OutcomeLost,
-    Recorded,
-    Tripped,
-    UnknownDecision,
-    decision_key,
-    outcome_key,
-    who_or_why,
-    withheld_key,
-)
+from tether.live.records import DecisionMade, OutcomeLost, Tripped, decision_key, outcome_key, who_or_why, withheld_key
 from tether.live.status import WaitingWarnings
 
 REMEMBERED, LARGEST_REMEMBERED = 2000, 2**14

@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import Any, Self
 
 from tether.errors import AlteredLog, InputError, StateFileError, StoreError
+from tether.live.event import Event
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
 from tether.live.log.chain import Entry, Head, Store, genesis_of, is_end
-from tether.live.records import EDITION, EVENTS, Configured, Event, OutcomeRecorded, event_of
+from tether.live.records import EDITION, EVENTS, Configured, OutcomeRecorded, event_of
 
 PAGE = 1000
 """Entries that are read from the log at once."""

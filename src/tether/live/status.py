@@ -2,13 +2,93 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tether.agents.agent import WARN_AT
 from tether.live.following import Follower
 from tether.live.latches import Latches
-from tether.live.records import Status, Waits
+from tether.live.uplift import UpliftStatus
 
 log = logging.getLogger("tether.live")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where an advisor stands, as of entry `seq` of its log.
+
+    Attributes:
+        mode, stopped, alarm: what is in force; empty where nothing is.
+        seq, head: the last entry that was applied, and its hash.
+        data_version: how many outcomes were learned from.
+        model_hash: of step 0.
+        decisions, baseline, proposed: how many there are, how many played a_0, how many wanted something else.
+        refusals: by the gate.
+        over_by_itself: decisions that played a drawn action whose own bound is over τ.
+        outcomes, costs: how many were recorded, and how many of them with a cost.
+        spent: costs (M,) in the budget's window.
+        over: how many costs (M,) were measured above τ.
+        certified: the share of D(s) that was certified when it was last measured.
+        open: decisions without an outcome.
+        waiting: outcomes whose costs have no effect yet, because earlier decisions are open.
+        waiting_since: when the oldest decision that others wait for was made (seconds since 1970, 0 if none is open).
+        waiting_for: the first open decision of each step.
+        lost: costs that never came.
+        unsynced: entries of the log that wait for others.
+        uplift: what the proposals gain over a_0, since the last change of mode.
+        store_error: why the log could not be used the last time; empty if it could.
+        failure: why the log cannot be followed: the problem's functions failed. Empty if it can.
+    """
+
+    mode: str
+    stopped: str
+    alarm: str
+    seq: int
+    head: str
+    data_version: int
+    model_hash: str
+    decisions: int
+    baseline: int
+    proposed: int
+    refusals: int
+    over_by_itself: int
+    outcomes: int
+    costs: int
+    spent: tuple[float, ...]
+    over: tuple[int, ...]
+    certified: float
+    open: int
+    waiting: int
+    waiting_since: float
+    waiting_for: str
+    lost: int
+    unsynced: int
+    uplift: UpliftStatus
+    store_error: str
+    failure: str
+
+
+class Waits(NamedTuple):
+    """Outcomes that have no effect yet, the decisions that they wait for, and when the oldest of these was made."""
+
+    outcomes: int
+    ids: tuple[str, ...]
+    since: float
+
+    def said(self, now: float, *, named: bool = True) -> str:
+        """Say it in plain words, for people; without ids where anybody may read it."""
+        which = f"decision{'s' * (len(self.ids) > 1)} {', '.join(self.ids)}" if named else "one decision"
+        made = f", made {age(now - self.since)} ago" if self.since > 0.0 else ""
+        wait = "1 outcome waits" if self.outcomes == 1 else f"{self.outcomes} outcomes wait"
+        return f"Learning waits for the outcome of {which}{made}. {wait} behind it. Report it, or declare it lost."
+
+
+def age(seconds: float) -> str:
+    """Return a time span in its largest unit."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(seconds, 0.0):.0f} s"
 
 
 def status_of(follower: Follower, latches: Latches) -> Status:

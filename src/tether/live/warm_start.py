@@ -16,16 +16,8 @@ from tether.live.following import Follower
 from tether.live.judge import LARGEST, checked_next, cost_limit
 from tether.live.log.chain import Appended, Draft, Store, canonical, entries_of
 from tether.live.policy import FAR
-from tether.live.records import (
-    WHOLE,
-    DecisionMade,
-    Measured,
-    StateCodec,
-    WarmStarted,
-    as_logged,
-    detached,
-    retyped,
-)
+from tether.live.records import WHOLE, DecisionMade, Measured, WarmStarted
+from tether.live.states import StateCodec, as_logged, detached, retyped
 from tether.problem.problem import KnownState, Problem
 from tether.records import State
 

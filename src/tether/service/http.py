@@ -28,8 +28,8 @@ from starlette.routing import Route, Router
 from starlette.types import Lifespan, Message, Receive, Scope, Send
 
 from tether.errors import AlteredLog, StoreBusy, StoreError, TetherError
+from tether.live.answers import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
 from tether.live.policy import PromotionRefused
-from tether.live.records import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
 from tether.sections import mistakes
 from tether.service.auth import LOCAL, Caller, Role, Token, caller_of
 from tether.service.config import LimitsSection, is_loopback

@@ -10,11 +10,11 @@ from typing import Any
 
 from tether.errors import AlteredLog, StoreError, TetherError
 from tether.live.advisor import Advisor, run_now
+from tether.live.answers import LiveDecision, Recorded
 from tether.live.batches import Batch, Request
 from tether.live.judge import Outcome
 from tether.live.log.chain import Appended
 from tether.live.log.group_commit import GroupCommit
-from tether.live.records import LiveDecision, Recorded
 from tether.records import StarAction
 from tether.service.head_note import EVERY, HeadNote
 from tether.service.models import DecisionRequest, OutcomeRequest, StarActionModel

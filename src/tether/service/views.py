@@ -31,10 +31,12 @@ from tether import __version__
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.kernels.compiled import KERNEL
 from tether.live.advisor import Advisor
+from tether.live.answers import UnknownDecision
 from tether.live.live_agent import reward_estimate
 from tether.live.log.chain import Entry, Store, Usage
 from tether.live.policy import MODES
-from tether.live.records import Status, UnknownDecision, decision_key, outcome_key, withheld_key
+from tether.live.records import decision_key, outcome_key, withheld_key
+from tether.live.status import Status
 from tether.records import Array
 from tether.service.auth import Caller
 from tether.service.config import LimitsSection, ServiceConfig
