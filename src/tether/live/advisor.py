@@ -110,7 +110,7 @@ class Advisor(AbstractContextManager["Advisor"]):
         self.problem, self.states, self.criteria = problem, states or StateCodec(), criteria or Criteria()
         self._clock, self._ids = clock, ids
         self.run_later: RunLater = run_now
-        self.store = open_store(store)
+        self.store: Store = open_store(store)
         opened = open_log(self.store, problem, self.states, config=config, algorithm=asked, watch=watch)
         self._follower = follower = Follower(
             self.store,

@@ -37,15 +37,19 @@ class Limit:
     """The evidence for one constraint: cost <= bound <= threshold, with this radius.
 
     Attributes:
-        bound, threshold, margin: the bound, τ, and τ − bound.
-        radius, origin: β, and where it comes from: "theorem", "default", "tuned" and so on.
+        bound: upper bound on the cost of the action.
+        threshold: τ.
+        margin: τ − bound.
+        radius: β.
+        origin: where β comes from: "theorem", "default", "tuned" and so on.
         baseline_cost: τ_h(s), None if unknown.
         bounds: what is bounded: "cost", "expected cost" or "realised cost".
         gate_bound: what the independent gate computed; None for the safe action, which needs no data.
         facts: how many remembered safe costs the bound rests on, beside that of the state itself.
         misfit: the ε by which costs were declared to differ from linear ones.
         exceedance: a bound on the "realised cost" holds with probability 1 − this.
-        lost, lost_as: how many costs were never measured, and what they count as.
+        lost: how many costs were never measured.
+        lost_as: what they count as.
         kind: how the bound was proven: by the radius, or (costs in [0, 1]) by a likelihood ratio. The radius has then
             only steered the choice.
         drift: what the bound rests on where costs were declared to drift.
@@ -94,13 +98,17 @@ class Certificate:
         feature: φ (d,) of the action. If it was drawn, the mean over the mixture; the bounds are on the expected cost.
         limits: the evidence for each constraint.
         is_baseline: whether the action is a_0.
-        reason, detail: why this was played, in a word and in a sentence.
+        reason: why this was played, in a word.
+        detail: the same in a sentence.
         data_version: how many outcomes were used.
-        seq, head: the entry of the log up to which they were used, and its hash.
+        seq: the entry of the log up to which they were used.
+        head: the hash of that entry.
         model_hash: a hash of the numbers that the decision was computed from.
         mixture: if the action was drawn, (candidate, probability) of all that could have been but a_0, which has the
             rest.
-        kernel, library, numpy: the software that computed it.
+        kernel: the version of the compiled numerics.
+        library: the version of Tether.
+        numpy: the version of NumPy.
     """
 
     __pydantic_config__ = STRICT

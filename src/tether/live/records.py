@@ -51,13 +51,19 @@ class DecisionMade(Event):
 
     Attributes:
         decision_id: its name, unique in the log.
-        key, caller: the idempotency key, and whose it is.
-        episode, step, state: what was asked; the state as JSON.
+        key: the idempotency key; it belongs to the `caller`.
+        episode: as it was given.
+        step: h, from 0.
+        state: as JSON.
         mode: of the log, when it was judged.
-        proposed, played: in shadow mode `played` is a0, and `proposed` what would have been played.
-        is_baseline, reason, detail: whether `played` is a0, and why.
+        proposed: what the learner wanted.
+        played: what is handed out; in shadow mode a0.
+        is_baseline: whether that is a0.
+        reason: why, in a word.
+        detail: the same in a sentence.
         certificate: of what was played.
-        observed_at, decided_at: when the state was observed, and the advisor's clock.
+        observed_at: when the state was observed, if that was said.
+        decided_at: the advisor's clock.
         proposal: the certificate of what was proposed, where that was not played.
         certified: the share of D(s) that is certified; None where nobody looked (`judge.LOOK_EVERY`).
         drawn: φ (d,) of the action that was drawn, where the certificate speaks of a mixture.
@@ -65,6 +71,7 @@ class DecisionMade(Event):
         canary: how it was drawn between the proposal and a0, if it was.
         sketch: a number made of all that the problem says of the state (`binding.sketch`); None where nobody looked
             (`judge.SKETCH_EVERY`).
+        caller: who asked, if that is known.
         under_way: how many decisions other than a0 were made before this one and not in the log yet, for the guard on
             their rate.
     """

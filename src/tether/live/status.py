@@ -18,14 +18,20 @@ class Status:
     """Where an advisor stands, as of entry `seq` of its log.
 
     Attributes:
-        mode, stopped, alarm: what is in force; empty where nothing is.
-        seq, head: the last entry that was applied, and its hash.
+        mode: shadow, guarded or live.
+        stopped: by whom and why; empty if no stop is in effect.
+        alarm: the alarm that is on; empty if none is.
+        seq: the last entry that was applied.
+        head: its hash.
         data_version: how many outcomes were learned from.
         model_hash: of step 0.
-        decisions, baseline, proposed: how many there are, how many played a_0, how many wanted something else.
-        refusals: by the gate.
+        decisions: how many there are.
+        baseline: how many of them played a_0.
+        proposed: how many of them wanted something else.
+        refusals: how many the gate refused.
         over_by_itself: decisions that played a drawn action whose own bound is over τ.
-        outcomes, costs: how many were recorded, and how many of them with a cost.
+        outcomes: how many were recorded.
+        costs: how many of them have a cost.
         spent: costs (M,) in the budget's window.
         over: how many costs (M,) were measured above τ.
         certified: the share of D(s) that was certified when it was last measured.
