@@ -1,4 +1,4 @@
-"""Tether: reinforcement learning that keeps every step's cost under a threshold while it learns."""
+"""Tether: reinforcement learning that keeps the expected cost of every step under a threshold while it learns."""
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version

@@ -75,7 +75,7 @@ LOST_AS = {
 INFO = {
     "title": "Tether",
     "version": __version__,
-    "summary": "Decisions that keep every step's cost under a threshold, each with its certificate.",
+    "summary": "Decisions that keep the expected cost of every step under a threshold, each with its certificate.",
 }
 
 
