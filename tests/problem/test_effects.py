@@ -102,3 +102,27 @@ def test_the_checker_names_the_b_that_safe_costs_demand_together_and_calls_it_a_
     assert found.verdict == "fails" and f"they need ‖γ‖ >= {least:.4g}" in found.evidence
     assert "feature_effects=[…]" in found.way_out and "at least" in found.way_out
     assert replace(problem, gamma_norm=least).check()["A1: declared safe costs are linear in φ"].verdict == "holds"
+
+
+def in_degrees(**more):
+    """Up to 60 °C: what a heater adds is far more than √d."""
+    sets = StarActions(np.array([0.6, 0.0]), np.array([[0.6, 0.7]]))
+    told = {"dimension": 2, "horizon": 1, "threshold": 60.0, "noise": 0.5, "baseline_cost": None, "states": [0]} | more
+    return Problem(actions=lambda state: sets, **told)
+
+
+def test_a_default_b_by_which_no_action_could_reach_tau_is_named_at_the_door():
+    with pytest.warns(UserWarning, match="no action costs over 1.414, so that τ = 60 limits nothing"):
+        in_degrees()
+
+
+@pytest.mark.parametrize("more", [{"gamma_norm": 1.5}, {"feature_effects": [40.0, 90.0]}, {"threshold": 1.4}])
+def test_a_declared_b_and_a_default_that_reaches_tau_are_not(more, recwarn):
+    in_degrees(**more)
+    assert not recwarn.list
+
+
+def test_the_check_fails_a_b_by_which_no_action_could_reach_tau():
+    failing = [each.name for each in in_degrees(gamma_norm=1.5).check().failures]
+    assert "A4: some action may cost more than τ" in failing
+    assert "A4: some action may cost more than τ" not in str(in_degrees(gamma_norm=90.0).check())

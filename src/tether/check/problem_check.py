@@ -24,7 +24,7 @@ from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.radius import cost_radius, default_cost_ridge
 from tether.kernels.ridge import Costs, new_costs, new_values, project_rows, refresh_spectrum, remember
 from tether.problem.action_sets import NORM_TOLERANCE, ActionSet, FiniteActions, StarActions
-from tether.problem.effects import HOW
+from tether.problem.effects import HOW, idle
 from tether.problem.limit_on import ASK, LimitOn, is_average
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State
@@ -112,6 +112,7 @@ def from_problem(problem: Problem, seen: Survey, averages: bool) -> list[Finding
         safe_features(problem, seen),
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
+        *idle_limits(problem),
         *bounded_costs(problem, seen),
         *misfits(problem, seen),
         *drifts(problem, seen),
@@ -210,6 +211,12 @@ def least_norms(phi_0: Array, costs: Array, gamma: NDArray[np.floating[Any]], er
     length = np.linalg.norm(phi_0.T @ weights, axis=0)
     least: Array = np.where(length > 0.0, proven / np.where(length > 0.0, length, 1.0), 0.0)
     return np.maximum(least, 0.0)
+
+
+def idle_limits(problem: Problem) -> list[Finding]:
+    """Assumption 4: where B is too small for any action to reach τ, either B is wrong or there is nothing to limit."""
+    why = idle(problem.threshold, problem.gamma_norm, problem.feature_norm, problem.bounded)
+    return [judged("A4: some action may cost more than τ", False, why, f"declare {HOW}")] if why else []
 
 
 def bounded_costs(problem: Problem, seen: Survey) -> list[Finding]:

@@ -70,6 +70,21 @@ def settled_norm(
     return norms
 
 
+def idle(threshold: Sequence[float], gamma_norm: Sequence[float], size: float, bounded: Sequence[bool]) -> str:
+    """Say which τ no action can reach if ‖γ*‖ ≤ B and ‖φ‖ ≤ `size`, so that it limits nothing; empty if none.
+
+    Args:
+        threshold: τ (M,).
+        gamma_norm: B (M,).
+        size: the limit on ‖φ‖.
+        bounded: which costs lie in [0, 1], where B is for rounding errors alone (M,).
+    """
+    for tau, norm, is_bounded in zip(threshold, gamma_norm, bounded, strict=True):
+        if norm * size <= tau and not is_bounded:
+            return f"with B = {norm:.4g} no action costs over {norm * size:.4g}, so that τ = {tau:.4g} limits nothing"
+    return ""
+
+
 def check_demand(phi_0: Array, costs: Array, error: Array, gamma_norm: Sequence[float], where: object) -> None:
     """Refuse a safe cost that no γ with ‖γ‖ ≤ B can give: |⟨γ, φ_0⟩| ≤ B‖φ_0‖.
 

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError, TetherError
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin, real_numbers
-from tether.problem.effects import check_demand, settled_norm
+from tether.problem.effects import HOW, check_demand, idle, settled_norm
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.names import NO_NAMES, Names
 from tether.problem.options import Limit, check_options
@@ -166,8 +167,11 @@ class Problem:
             )
         if self.noise_scales and self.limit == "expected":
             raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
+        guessed = self.feature_effects is None and not self.gamma_norm
         norms = settled_norm(self.feature_effects, self.gamma_norm, self.dimension, self.constraints)
         settle(self, gamma_norm=norms)
+        if guessed and (why := idle(self.threshold, norms, self.feature_norm, self.bounded)):
+            warnings.warn(f"B = √d is a guess, and {why}. Declare {HOW}, or gamma_norm.", stacklevel=3)
         if self.cost_range is not None:
             settle(self, cost_range=self._ranges(self.cost_range))
         elif self.lost == "worst-case" and all(self.bounded):
