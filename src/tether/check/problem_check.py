@@ -496,7 +496,7 @@ def _of_safe_action_only(finding: Finding) -> Finding:
     """What a log of a_0 alone says about linearity: nothing about other actions."""
     if finding.verdict == "fails":
         return finding
-    way_out = "log other actions, too; for a Bridge, explore=True (--explore) plays certified steps"
+    way_out = "log other actions, too; the check of a Bridge plays those that are certified, unless explore=False"
     return unknown(
         finding.name, f"only a_0 was played, so other actions were not looked at; a_0: {finding.evidence}", way_out
     )
@@ -538,7 +538,7 @@ def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Fin
         text += f"; {later} of them came right after other actions"
     else:
         text += "; only states that safe play visits were seen, but a_0 must stay safe in "
-        text += f"{REACHED}: explore=True (--explore) looks there"
+        text += f"{REACHED}: the check of a Bridge looks there, unless explore=False or nothing else is certified"
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
     way_out = f"name a safer action, safe in {REACHED}, limit what leads to the others, or raise τ; "
     way_out += "effects that come steps later: docs/later-effects.md"
