@@ -228,11 +228,11 @@ def test_an_outcome_that_is_lost_makes_bounds_larger():
     for x in np.tile(np.eye(2), (40, 1)):
         kept.observe(0, np.array(x), np.zeros(1))
     f = np.array([0.5, 0.5])
-    before = kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1]))
+    before = kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1])).bound
     for _ in range(5):
         kept.lose(0, np.array([1.0, 0.0]))
     renew(kept.trials, 0)  # else bounds rest on the set before the losses, which is as valid
-    assert kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1])) > before
+    assert kept.bounds(0, 0, f, 0.02)(np.array([0.9, 0.1])).bound > before
 
 
 @pytest.mark.parametrize("more", [{"misfit": 0.1}, {"limit": "realised"}, {"drift": 1e-4}])

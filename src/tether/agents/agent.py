@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite, isnan, log, nan
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tether.agents.demands import Learned, contradiction
 from tether.agents.drift import Blocks
-from tether.agents.likelihood import Contradiction, Likelihoods
+from tether.agents.likelihood import Contradiction, Likelihoods, Proofs
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.check.monitor import Monitor
 from tether.errors import AssumptionError, InputError, StateFileError, TetherError
@@ -758,9 +759,10 @@ class LeastSquaresAgent:
         self.check_whole()
         known = self.look_up(state, known)
         plan = self._tripped(step, known) if self.tripped_by else self.choose_alone(step, known)
+        proofs: Proofs = {}
         if self.likelihoods is not None and not self.tripped_by:
-            self._certify(self.likelihoods, plan, step, known)
-        return self.decide(step, state, known, plan, coin=coin)
+            proofs = self._certify(self.likelihoods, plan, step, known)
+        return self.decide(step, state, known, plan, coin=coin, proofs=proofs)
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
         """Expect the outcome of a decision that was made in a state of which so much was known."""
@@ -820,23 +822,23 @@ class LeastSquaresAgent:
             for j in self.likelihoods.bounded:
                 self.rules.noise[j] = self.likelihoods.spread(j)
 
-    def _certify(self, likelihoods: Likelihoods, plan: Plan, step: int, known: KnownState) -> None:
+    def _certify(self, likelihoods: Likelihoods, plan: Plan, step: int, known: KnownState) -> Proofs:
         """Cut what a plan of one entry would play to what is proven of bounded costs (docs/theory.md section 14)."""
         reason, stage, costs = int(plan.reason[0, 0]), self.stage_of(step), known.baseline_cost[step]
         if reason == ENDED:
-            return
+            return {}
         try:
             if self.mixes and reason == BEST:
-                likelihoods.certify_mixture(plan, stage, known, costs)
-            elif plan.row[0, 0] < 0:
-                likelihoods.give_up(plan, stage, known, costs, reason)
-            elif known.actions.is_star:
-                likelihoods.certify_ray(plan, stage, known, costs)
-            else:
-                likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
+                return likelihoods.certify_mixture(plan, stage, known, costs)
+            if plan.row[0, 0] >= 0:
+                if known.actions.is_star:
+                    return likelihoods.certify_ray(plan, stage, known, costs)
+                return likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
+            likelihoods.give_up(plan, stage, known, costs, reason)
         except Contradiction as found:
             likelihoods.give_up(plan, stage, known, costs, ALARM)
             plan.radius[0, found.constraint] = nan
+        return {}
 
     def _ranked(self, known: KnownState) -> list[tuple[int, Array]]:
         """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds."""
@@ -868,11 +870,19 @@ class LeastSquaresAgent:
         return int(plan.row[at, slot]), float(plan.length[at, slot]), None
 
     def decide(
-        self, step: int, state: State, known: KnownState, plan: Plan, slot: int = 0, coin: float | None = None
+        self,
+        step: int,
+        state: State,
+        known: KnownState,
+        plan: Plan,
+        slot: int = 0,
+        coin: float | None = None,
+        proofs: Proofs = MappingProxyType({}),
     ) -> Decision:
         """An entry of a plan as a Decision with the evidence for each constraint: the only place that makes one.
 
-        `plan` is the current one, or one of a single row for this state and the newest data.
+        `plan` is the current one, or one of a single row for this state and the newest data. `proofs` are the
+        multipliers of its bounds on costs in [0, 1].
         """
         planned = plan is self.current
         at = step if planned else 0
@@ -890,10 +900,10 @@ class LeastSquaresAgent:
         # whatever a warm-up has measured is a gap, not a known cost
         costs = [nan] * problem.constraints if self._costs_are_unknown else known.baseline_cost[step].tolist()
         exceedance, facts = problem.exceedance if problem.limit == "realised" else 0.0, self._facts(plan, at, stage)
-        rows = [row] if mixture is None else np.flatnonzero(mixture.probabilities).tolist()
-        listed = self._listed(step, known, rows)
+        by = [proofs.get(j) for j in range(problem.constraints)]
+        listed = [0 if self.likelihoods is None else self.likelihoods.rests_on(each) for each in by]
         found = plan.bound[at, slot].tolist(), plan.radius[at].tolist()
-        limits = zip(*found, costs, facts, listed, self._shown, strict=True)
+        limits = zip(*found, costs, facts, listed, by, self._shown, strict=True)
         span = None if self.blocks is None else self.blocks.span(stage, self.time)
         return Decision(
             id=self.decisions,
@@ -918,8 +928,9 @@ class LeastSquaresAgent:
                     lost_as=problem.lost,
                     kind=proof,
                     listed=boxes,
+                    multipliers=each,
                 )
-                for bound, radius, cost, remembered, boxes, (tau, reserve, misfit, drift, proof, origin) in limits
+                for bound, radius, cost, remembered, boxes, each, (tau, reserve, misfit, drift, proof, origin) in limits
             ),
             value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -946,15 +957,6 @@ class LeastSquaresAgent:
             for j in self.likelihoods.bounded:
                 facts[j] = int(self.likelihoods.trials.fact_count[self.likelihoods.cell(stage, j)])
         return facts
-
-    def _listed(self, step: int, known: KnownState, rows: list[int]) -> list[int]:
-        """How many listed actions the bound of each constraint rests on, where one of these rows is played."""
-        listed = [0] * self.problem.constraints
-        if self.likelihoods is not None:
-            for j in self.likelihoods.bounded:
-                cost = float(known.baseline_cost[step, j])
-                listed[j] = self.likelihoods.listed_for(self.stage_of(step), j, known, cost, rows)
-        return listed
 
     # Outcomes
 

@@ -5,7 +5,7 @@ from math import nan
 import numpy as np
 
 from tether.agents.agent import Agent, LeastSquaresAgent
-from tether.agents.likelihood import Contradiction, Likelihoods
+from tether.agents.likelihood import Contradiction, Likelihoods, Proofs
 from tether.kernels.bound import bound_at, examine, fit_costs
 from tether.kernels.model import BEST, new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
@@ -57,10 +57,18 @@ def _alone(agent: LeastSquaresAgent, step: int, known: KnownState, row: int) -> 
 
 def _proven(likelihoods: Likelihoods, stage: int, j: int, known: KnownState, cost: float, row: int) -> float:
     """The likelihood-ratio bound of one candidate whose costs lie in [0, 1]; NaN where nothing explains the data."""
-    actions = known.actions
     try:
-        if not actions.is_star:
-            return min(likelihoods.row_bound(stage, j, known, cost, row), 1.0)
-        return min(likelihoods.bounds(stage, j, actions.phi_0, cost)(actions.endpoints[row]), 1.0)
+        return min(likelihoods.alone_by(stage, j, known, cost, row).bound, 1.0)
     except Contradiction:
         return nan
+
+
+def proofs_alone(agent: LeastSquaresAgent, step: int, known: KnownState, row: int) -> Proofs:
+    """Return multipliers that bound the costs in [0, 1] of one candidate by itself."""
+    if agent.likelihoods is None or row < 0:
+        return {}
+    stage, costs, likelihoods = agent.stage_of(step), known.baseline_cost[step], agent.likelihoods
+    try:
+        return {j: likelihoods.alone_by(stage, j, known, float(costs[j]), row).by for j in likelihoods.bounded}
+    except Contradiction:
+        return {}

@@ -5,18 +5,20 @@ whose certificates it examines, and states the theorem's constants a second time
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf, isfinite, isnan, log, log2, nan, pi, sqrt
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tether.live.yes_no import YesNo
-from tether.problem.action_sets import ActionSet, FiniteActions, feature_of
+from tether.live.yes_no import Claim, YesNo, fitted
+from tether.problem.action_sets import ActionSet, feature_of
 from tether.problem.problem import KnownState
-from tether.records import Action, Array, CostBound, Drift, Mixture, StarAction
+from tether.records import Action, Array, CostBound, Drift, Mixture, Multipliers, StarAction
 
 ULP = 2.0**-52
 
@@ -57,8 +59,11 @@ FAR = 2.0**53
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
 
-SOLVED = 1e-6
-"""How far the gate's bound of a cost in [0, 1] may be off where its solver says that it is done."""
+STATED = 1e-9
+"""A certificate may say so much less than its multipliers prove: it rounds otherwise. Over τ nothing passes."""
+
+BELOW = 1e-9
+"""A cost in [0, 1] that is proven to lie this far below 0: safe costs and data contradict each other."""
 
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 ONE = np.ones(1)
@@ -648,10 +653,11 @@ def _lengths(start: float, upper: Array, tau: float, is_star: bool) -> Array:
 
 
 class Drawn(NamedTuple):
-    """What an action was drawn from, and the number in [0, 1) that drew it."""
+    """What an action was drawn from, the number in [0, 1) that drew it, and proofs of what it costs by itself."""
 
     mixture: Mixture
     coin: float
+    proofs: Mapping[int, Multipliers] = MappingProxyType({})
 
 
 def weights_of(actions: ActionSet, probabilities: Array) -> Array:
@@ -691,7 +697,7 @@ def parts_of(actions: ActionSet, mixture: Mixture) -> tuple[tuple[int, float], .
 
 def not_drawn(actions: ActionSet, row: int, drawn: Drawn) -> str:
     """Why this candidate (-1: a_0) is not what was drawn from a mixture over D(s); empty if it is."""
-    mixture, coin = drawn
+    mixture, coin = drawn.mixture, drawn.coin
     p = mixture.probabilities
     if p.shape != (len(actions.endpoints),) or not (np.isfinite(p).all() and (p >= 0.0).all()):
         return "the mixture is not one over D(s)"
@@ -715,6 +721,7 @@ class Point(NamedTuple):
     feature: Array
     action: Action
     parts: Parts
+    rows: NDArray[np.intp]  # the candidates that it is made of
 
     @classmethod
     def of(cls, actions: ActionSet, action: Action, feature: Array, mixture: Mixture | None) -> "Point":
@@ -723,11 +730,12 @@ class Point(NamedTuple):
             weights = weights_of(actions, mixture.probabilities)
             rows = np.flatnonzero(weights)
             shares = weights[rows]
-            return cls(mixture.mean_feature, action, Parts(shares, float(shares.sum()), actions.endpoints[rows], True))
+            parts = Parts(shares, float(shares.sum()), actions.endpoints[rows], True)
+            return cls(mixture.mean_feature, action, parts, rows)
         if isinstance(action, StarAction):
             length, ends = action.length, actions.endpoints[action.ray : action.ray + 1]
-            return cls(feature, action, Parts(np.array([length]), length, ends))
-        return cls(feature, action, Parts(ONE, 1.0, feature[None]))
+            return cls(feature, action, Parts(np.array([length]), length, ends), np.array([action.ray]))
+        return cls(feature, action, Parts(ONE, 1.0, feature[None]), np.array([action]))
 
 
 class Ways(NamedTuple):
@@ -1043,33 +1051,24 @@ class Gate:
             doubts.append(doubt)
             found += [f"constraint {j}: {why}"] if why else []
         row = _row_of(known, action)
-        own = None if drawn is None or found or row < 0 else self._by_itself(step, model, known, row)
+        own = None if drawn is None or found or row < 0 else self._by_itself(step, model, known, row, drawn.proofs)
         return Verdict("; ".join(found), tuple(bounds), tuple(doubts), own)
 
-    def _by_itself(self, step: int, model: Model, known: KnownState, row: int) -> tuple[float, ...]:
+    def _by_itself(
+        self, step: int, model: Model, known: KnownState, row: int, proofs: Mapping[int, Multipliers]
+    ) -> tuple[float, ...]:
         """The gate's own bound on the cost of one candidate alone, per constraint (M,); infinite where it has none."""
-        alone = FiniteActions(np.vstack([known.actions.phi_0, known.actions.endpoints[row]]), 0)
         found = []
+        point = Point.of(known.actions, known.actions.action(row, 1.0), known.actions.endpoints[row], None)
         for j in range(len(self.terms.threshold)):
             declared = float(known.baseline_cost[step, j])
             if j in self.terms.bounded:
-                bound = min(self._yes_no_by_itself(step, alone, declared, j), 1.0)
+                proven = self._proven_by(step, known.actions, point, declared, j, proofs.get(j), is_listed=True)[0]
+                bound = min(proven, 1.0)
             else:
-                bound = inf if model.fits[j].trouble else float(self._upper(model, alone, declared, j)[1][1])
+                bound = inf if model.fits[j].trouble else float(self._upper(model, known.actions, declared, j)[1][row])
             found.append(bound if isfinite(bound) else inf)
         return tuple(found)
-
-    def _yes_no_by_itself(self, step: int, alone: ActionSet, declared: float, j: int) -> float:
-        """The largest cost in [0, 1] that the confidence set allows the second of two actions."""
-        stage, k, terms = self._stage(step), self.terms.bounded.index(j), self.terms
-        tau, error = float(terms.threshold[j]), 0.0 if terms.error is None else float(terms.error[j])
-        start = (0.0, tau) if terms.error is None else (declared - error, declared + error)
-        end = alone.endpoints[1]
-        rows = self.yes_no.rows(stage, k, error).and_also(alone.phi_0, *start).and_also(end[None], 0.0, 1.0)
-        if terms.listed is not None:
-            rows = rows.and_also(terms.listed, 0.0, 1.0)
-        least = self.yes_no.least_likelihood(stage, k, terms.stages * len(terms.threshold) / terms.confidence)
-        return self.yes_no.proven(rows, end, least, self.yes_no.guess[stage, k])[0]
 
     def prepare(self, step: int) -> Model | None:
         """The stage of a step, solved; None if it cannot be. `check` then finds it done."""
@@ -1160,35 +1159,54 @@ class Gate:
     def _examine_yes_no(
         self, step: int, actions: ActionSet, point: Point, declared: float, j: int, shown: CostBound
     ) -> tuple[str, float, float]:
-        """(why not, the gate's bound, how far its solver may be off) for a cost in [0, 1]: section 14.
-
-        The largest cost over the confidence set is convex along a ray, and at most 1 at its end. So the gate's bound at
-        the point itself is never over one that was certified at the end and cut by a chord.
-        """
-        stage, k, terms, parts = self._stage(step), self.terms.bounded.index(j), self.terms, point.parts
-        tau, error = float(terms.threshold[j]), 0.0 if terms.error is None else float(terms.error[j])
-        rows = self.yes_no.rows(stage, k, error)
-        start = (0.0, tau) if terms.error is None else (declared - error, declared + error)
-        rows = rows.and_also(actions.phi_0, *start).and_also(parts.away / parts.total, 0.0, 1.0)
-        events = terms.stages * len(terms.threshold) / terms.confidence
-        least = self.yes_no.least_likelihood(stage, k, events)
-        guess = self.yes_no.guess[stage, k]
-        own, reached = self.yes_no.proven(rows, point.feature, least, guess)
-        if terms.listed is not None and shown.listed and not (own <= tau and shown.bound >= reached - SOLVED):
-            # it says that it rests on them; without them it is examined faster
-            rows = rows.and_also(terms.listed, 0.0, 1.0)
-            own, reached = self.yes_no.proven(rows, point.feature, least, guess)
-        doubt, gap = abs(own - reached) + SOLVED, tau if terms.error is None else tau - declared
+        """(why not, the bound that the certificate's multipliers prove, its rounding) for a cost in [0, 1]."""
+        tau, by = float(self.terms.threshold[j]), shown.multipliers
+        own, rounding = self._proven_by(step, actions, point, declared, j, by, is_listed=shown.listed > 0)
         why = ""
-        if not (isfinite(own) and isfinite(reached) and isfinite(shown.bound)):
-            why = "a bound is not finite, or the safe cost contradicts the data"
-        elif not doubt <= WORST_DOUBT * gap:
-            why = f"the gate's solver leaves {doubt:.3g} open, too much beside a gap of {gap:.3g}"
-        elif not shown.bound >= reached - doubt:
-            why = f"the certificate's bound is {shown.bound!r}, but a cost of {reached!r} is possible"
-        elif not (shown.bound <= tau and own <= tau + doubt):
+        if by is None:
+            why = "it carries no multipliers that prove its bound"
+        elif not (isfinite(own) and isfinite(shown.bound)):
+            why = "a bound is not finite: its multipliers prove nothing"
+        elif not own >= -BELOW:
+            why = f"the safe cost contradicts the data: the cost would be under {own:.3g}"
+        elif not own <= shown.bound + STATED:
+            why = f"the certificate's bound is {shown.bound!r}, but its multipliers prove {own!r}"
+        elif not (shown.bound <= tau and own <= tau):
             why = f"the bound {max(own, shown.bound)!r} is over τ = {tau!r}"
-        return why, own, doubt
+        return why, own, rounding
+
+    def _proven_by(
+        self,
+        step: int,
+        actions: ActionSet,
+        point: Point,
+        declared: float,
+        j: int,
+        by: Multipliers | None,
+        *,
+        is_listed: bool,
+    ) -> tuple[float, float]:
+        """The bound that multipliers prove of a cost in [0, 1] by weak duality, and its rounding; infinite for none.
+
+        Section 14. The rows are the outcomes and the facts that the gate has counted, the safe cost of the state, and
+        the actions of which the point is made, each of which costs 0 to 1; only with `is_listed` the listed ones, too.
+        """
+        if by is None:
+            return inf, inf
+        terms, stage = self.terms, self._stage(step)
+        error, candidates = 0.0 if terms.error is None else float(terms.error[j]), len(actions.endpoints)
+        start = (0.0, float(terms.threshold[j])) if terms.error is None else (declared - error, declared + error)
+        ends = fitted(by.actions, candidates)
+        if ends is None:
+            return inf, inf
+        more = [
+            Claim(actions.phi_0[None], *start, np.array([by.own])),
+            Claim(actions.endpoints[point.rows], 0.0, 1.0, ends[point.rows]),
+        ]
+        if is_listed and terms.listed is not None:
+            more.append(Claim(terms.listed, 0.0, 1.0, by.listed))
+        events = terms.stages * len(terms.threshold) / terms.confidence
+        return self.yes_no.proven((stage, terms.bounded.index(j)), point.feature, by, more, error, events)
 
     def _examine(
         self, model: Model, actions: ActionSet, point: Point, declared: float, j: int, shown: CostBound

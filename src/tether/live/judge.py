@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
+from tether.agents.own_bound import proofs_alone
 from tether.errors import InputError, TetherError
 from tether.live.binding import sketch
 from tether.live.canary import Canary, coin_of, plays_proposal
@@ -154,7 +155,10 @@ def _examined(
         if ledger.mode == "guarded":
             proposal, short = with_margin(proposal, known, learner.problem, ledger.guards.margin_share, coin)
             objection = ("margin", short) if short else objection
-        drawn = None if proposal.mixture is None else Drawn(proposal.mixture, coin)
+        drawn = None
+        if proposal.mixture is not None:
+            row = drawn_row(known.actions, proposal.mixture.probabilities, coin)[0]
+            drawn = Drawn(proposal.mixture, coin, proofs_alone(learner.agent, question.step, known, row))
         verdict = learner.gate.check(question.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
     return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection
 
@@ -207,7 +211,8 @@ def with_margin(
         kept, action = shorter.length / action.length, shorter
     evidence = []
     for shown, start in zip(proposal.evidence, starts, strict=True):
-        evidence.append(replace(shown, bound=start + (shown.bound - start) * kept))
+        by = None if shown.multipliers is None else shown.multipliers.scaled_back(kept)
+        evidence.append(replace(shown, bound=start + (shown.bound - start) * kept, multipliers=by))
     detail = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
     feature, bounds = feature_of(known.actions, action), tuple(evidence)
     return replace(proposal, action=action, feature=feature, evidence=bounds, detail=detail, mixture=mixture), ""
