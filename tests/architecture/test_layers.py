@@ -249,3 +249,19 @@ def test_only_the_adapters_import_gymnasium():
         "lab/cisr/env.py",
         "agents/relatives/ppo_lagrangian.py",  # Stable-Baselines3 takes spaces, imported when a learner is made
     }
+
+
+GATE = ("gate", "gate_facts", "gate_model", "gate_bounds", "examine", "mixtures", "turns", "yes_no")
+"""What verifies a certificate. `gate_terms` only hands it the constants of a problem."""
+
+
+def test_the_gate_shares_no_numerics_with_the_learner():
+    """Nothing but numpy, values that cross layers, what the problem declares, and its own parts; 400 lines at most."""
+    shared = ("records", "problem.action_sets", "problem.problem", *(f"live.{name}" for name in GATE))
+    allowed = {f"tether.{name}" for name in shared}
+    for name in GATE:
+        path = PACKAGE / "live" / f"{name}.py"
+        assert {module for _, module, _ in imports_of(path)} <= allowed, name
+        assert len(path.read_text().splitlines()) <= 400, name
+        outside = [node for node in ast.walk(parsed(path.read_text())) if isinstance(node, ast.Import)]
+        assert {alias.name for node in outside for alias in node.names} <= {"numpy"}, name

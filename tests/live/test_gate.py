@@ -13,7 +13,8 @@ from live.plant import Plant, live_advisor
 from tether.agents.outcome_order import OutcomeOrder
 from tether.agents.slucb import SlucbConfig
 from tether.live.audit import replay
-from tether.live.gate import Gate, Terms
+from tether.live.gate import Gate
+from tether.live.gate_facts import Terms
 from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.records import Measured

@@ -133,7 +133,7 @@ def test_a_block_of_later_turns_has_less_of_delta(example):
 
 def test_two_roots_take_the_place_of_one_in_the_gate(example):
     """The one root is proven for a γ* that stands still, so that it must not be the gate's least radius."""
-    from tether.live.gate import least_radii
+    from tether.live.gate_model import least_radii
 
     terms = replace(example[0].gate.terms, radius="theorem")
     values = np.full(4, terms.ridge * (1.0 + 1e-6))  # no data: the grid has nothing to gain

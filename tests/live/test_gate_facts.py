@@ -17,9 +17,10 @@ from tether.agents import agent as engine
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError, StateFileError
 from tether.kernels import plan, ridge
-from tether.live import gate as gate_module
+from tether.live import examine, gate_facts, gate_model
 from tether.live.audit import decisions_in_the_log, export, replay
-from tether.live.gate import ExactFacts, Gate, Terms
+from tether.live.gate import Gate
+from tether.live.gate_facts import ExactFacts, Terms
 from tether.live.learner import FORMAT, Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Guards
@@ -426,9 +427,9 @@ def test_a_smaller_radius_given_the_facts_is_refused():
 
 def test_the_gate_states_the_constants_a_second_time():
     """They are written down twice on purpose; where they differ, genuine certificates would be refused."""
-    assert (gate_module.AMPLIFIED, gate_module.MISFIT) == (ridge.AMPLIFIED, ridge.MISFIT)
-    assert gate_module.SPANNED == plan.SPANNED
-    assert list(gate_module.GRID) == ridge.GRID.tolist()
+    assert (gate_facts.AMPLIFIED, gate_facts.MISFIT) == (ridge.AMPLIFIED, ridge.MISFIT)
+    assert examine.SPANNED == plan.SPANNED
+    assert list(gate_model.GRID) == ridge.GRID.tolist()
 
 
 # Snapshots

@@ -13,10 +13,10 @@ from tether import Advisor, Problem
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
 from tether.live.audit import export, replay, summary
-from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.judge import coin_of, proposal_of, with_margin
 from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
+from tether.live.mixtures import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.policy import Criteria, Guards
 from tether.live.promotion import unmet
 from tether.live.records import Certificate, OutcomeRecorded

@@ -6,7 +6,8 @@ import numpy as np
 
 from tether.agents.slucb import SlucbQvi, all_facts
 from tether.kernels.model import ALL, STATE
-from tether.live.gate import Gate, Terms, WeighedFacts
+from tether.live.gate import Gate
+from tether.live.gate_facts import Terms, WeighedFacts
 
 
 def terms_of(agent: SlucbQvi) -> Terms:

@@ -20,10 +20,11 @@ from tether.agents.own_bound import proofs_alone
 from tether.errors import InputError, TetherError
 from tether.live.binding import sketch
 from tether.live.canary import Canary, coin_of, plays_proposal
-from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
+from tether.live.gate import Verdict
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
 from tether.live.live_agent import reward_estimate
+from tether.live.mixtures import Drawn, diluted, drawn_row, parts_of
 from tether.live.policy import FAR
 from tether.live.records import (
     Certificate,
