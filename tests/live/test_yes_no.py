@@ -1,6 +1,7 @@
 """Costs in [0, 1] behind the advisor: the gate counts and solves for itself, lets genuine bounds pass, stops others."""
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from math import lgamma
 
@@ -21,7 +22,7 @@ from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria
 from tether.live.records import Measured, limit_of
-from tether.live.yes_no import ATOMS, Claim, YesNo
+from tether.live.yes_no import ATOMS, Claim, YesNo, _missed
 from tether.records import CostBound, Multipliers, Radius, StarAction
 from worlds import simplex_problem, uneven_world
 
@@ -212,6 +213,22 @@ def test_multipliers_that_miss_x_bound_nothing():
     assert proven(yes_no, [0.5, 0.0], Multipliers(), ([1.0, 0.0], 0.1, 0.1, 0.5)) == pytest.approx(0.05)
     nearly = proven(yes_no, [0.5, 5e-13], Multipliers(), ([1.0, 0.0], 0.1, 0.1, 0.5))
     assert 0.05 + 5e-10 <= nearly <= 0.05 + 6e-10, "what is left of x costs at most 1000 B"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_multipliers_miss_is_never_more_than_is_counted(seed):
+    """Against exact fractions, where all but the last digits of a sum cancel, and hardly less, so that proofs pass."""
+    rng = np.random.default_rng(seed)
+    rows, d = int(rng.integers(1, 60)), int(rng.integers(1, 5))
+    phi = rng.standard_normal((rows, d)) * 10.0 ** rng.uniform(-8, 2, (rows, 1))
+    y = rng.standard_normal(rows) * 10.0 ** rng.uniform(-6, 6, rows)
+    x = y @ phi
+    gaps = [
+        Fraction(x[k]) - sum(Fraction(m) * Fraction(row[k]) for m, row in zip(y, phi, strict=True)) for k in range(d)
+    ]
+    missed, counted = sum(gap * gap for gap in gaps), Fraction(_missed(phi, x, y))
+    assert missed <= counted**2
+    assert float(counted) <= 1.01 * float(missed) ** 0.5 + 1e-24 * float(np.abs(y) @ np.abs(phi).sum(axis=1))
 
 
 def test_a_reading_too_small_for_its_digits_says_nothing_about_other_features():

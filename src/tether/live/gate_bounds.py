@@ -103,7 +103,7 @@ def plain(model: Model, fit: Fit, x: Array, parts: Parts, start: float = 0.0) ->
     Certificates round outward by the ends of `parts`, which may lie farther out than x.
     """
     free, total = x.dot(model.free), parts.total
-    width, solved = norm_of(free), norm_of(free / model.root)  # ‖x‖ and ‖Gx‖, given the facts
+    width, solved = norm_of(free), norm_of(model.free.dot(free))  # ‖x‖ and ‖Gx‖, given the facts
     moved = solved * model.error * fit.size + fit.slip * model.trace_root * width + fit.margin * (1.0 + total)
     return Geometry(
         mean=start + float(fit.gamma_hat.dot(x)),
@@ -128,7 +128,7 @@ def conditioned(model: Model, fit: Fit, point: Point, f: Array, declared: float,
     across = v - share * e
     width = norm_of(across)
     residual = float(fit.gamma_hat.dot(f)) - declared
-    uf, ux, uy = norm_of(e / model.root), norm_of(v / model.root), norm_of(across / model.root)  # ‖Gf‖, ‖Gx‖, ‖Gy‖
+    uf, ux, uy = (norm_of(model.free.dot(each)) for each in (e, v, across))  # ‖Gf‖, ‖Gx‖, ‖Gy‖
     error, side = model.error, abs(residual)
     moved = error * (ux + abs(share) * uf) * (fit.size + uf * side / g00)
     moved += fit.slip * model.trace_root * width + fit.margin * (1.0 + reach)

@@ -23,6 +23,9 @@ MISFIT = 1e-6
 ROUNDED = 16.0 * ULP
 """The rounding error of a fact, in units of |τ_s| + ‖f‖B."""
 
+MAX_COMPARED = 4096
+"""Facts of a stage that are known to have been compared."""
+
 WINDOWS = (1, 2, 4, 8)
 """Where costs drift by the decision: how long blocks are, in units of the shortest window."""
 
@@ -104,10 +107,11 @@ def length_outside(basis: Array, f: Array) -> float:
 
 
 class Span(NamedTuple):
-    """What exact facts settle: an orthonormal basis (d, n) of their features' span, and the part of γ* in it (M, d)."""
+    """What exact facts settle: the part of γ* in their features' span, and its rounding; made anew for each fact."""
 
-    basis: Array
-    known: Array
+    basis: Array  # orthonormal, of the span (d, n)
+    known: Array  # the part of γ* (M, d)
+    rounding: Array  # a bound on the rounding error of each accepted fact (M,)
 
 
 class ExactFacts:
@@ -127,7 +131,8 @@ class ExactFacts:
         self.count = np.zeros(stages, dtype=np.int64)
         self.amplification = np.zeros(stages)
         self.misfit = np.zeros((stages, constraints))
-        self._spans: dict[int, tuple[int, Span]] = {}
+        self._spans: dict[int, Span] = {}
+        self._compared: list[set[bytes]] = [set() for _ in range(stages)]
 
     def accepted(self, stage: int) -> tuple[Array, Array]:
         """f_j (n, d) and τ_j (n, M) of one stage."""
@@ -136,23 +141,30 @@ class ExactFacts:
 
     def span(self, stage: int) -> Span:
         """What the accepted facts settle, by a QR decomposition; kept until another one is accepted."""
-        n = int(self.count[stage])
         kept = self._spans.get(stage)
-        if kept is None or kept[0] != n:
+        if kept is None:
             features, costs = self.accepted(stage)
             basis, triangle = np.linalg.qr(features.T)
-            kept = self._spans[stage] = (n, Span(basis, (basis @ np.linalg.solve(triangle.T, costs)).T))
-        return kept[1]
+            known = (basis @ np.linalg.solve(triangle.T, costs)).T
+            rounded = ROUNDED * (np.abs(costs) + np.outer(sizes_of(features), self._terms.gamma_norm))
+            kept = self._spans[stage] = Span(basis, known, rounded.max(axis=0, initial=0.0))
+        return kept
 
     def forget_spans(self) -> None:
         """After the arrays were replaced."""
         self._spans.clear()
+        for compared in self._compared:
+            compared.clear()
 
     def remember(self, stage: int, f: Array, cost: Array) -> None:
         """Accept a fact that adds a direction, without amplifying errors too much; compare any other with the accepted.
 
-        Leaving a fact out is always allowed, since the others hold without it.
+        Leaving a fact out is always allowed, since the others hold without it. To compare a fact a second time with the
+        same ones changes nothing.
         """
+        place = f.tobytes() + cost.tobytes()
+        if place in self._compared[stage]:
+            return
         span, norm, bound = self.span(stage), norm_of(f), self._terms.gamma_norm
         rest = length_outside(span.basis, f)
         before, n = float(self.amplification[stage]), int(self.count[stage])
@@ -165,6 +177,10 @@ class ExactFacts:
         if news:
             self.features[stage, n], self.costs[stage, n] = f, cost
             self.count[stage], self.amplification[stage] = n + 1, after
+            self._spans.pop(stage, None)
+        if news or len(self._compared[stage]) >= MAX_COMPARED:
+            self._compared[stage].clear()
+        self._compared[stage].add(place)
 
     def _amplification_with(self, stage: int, f: Array, norm: float, rest: float) -> float:
         """√n ‖F⁺‖ (Frobenius) once f is a row of F (n, d): what errors of 1 in the facts may do to γ* on their span."""
@@ -172,14 +188,6 @@ class ExactFacts:
             return inf
         values = np.linalg.svd(np.vstack([self.accepted(stage)[0], f]), compute_uv=False)
         return sqrt(len(values) * float(np.square(1.0 / values).sum())) if values[-1] > 0.0 else inf
-
-    def rounding(self, stage: int) -> Array:
-        """A bound on the rounding error of each accepted fact, (M,)."""
-        features, costs = self.accepted(stage)
-        norms = np.sqrt(np.square(features).sum(axis=1))
-        rounded = ROUNDED * (np.abs(costs) + np.outer(norms, self._terms.gamma_norm))
-        rounding: Array = rounded.max(axis=0, initial=0.0)
-        return rounding
 
     def contradiction(self, stage: int) -> list[str]:
         """Why each constraint's facts cannot all be true; empty where they can."""

@@ -5,7 +5,7 @@ time: docs/guarantee.md.
 """
 
 from collections.abc import Sequence
-from math import log, nan, sqrt
+from math import isfinite, log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -41,14 +41,15 @@ class Fit(NamedTuple):
 class Model(NamedTuple):
     """One stage given the facts: A (or A + wF) = Q diag(v) Qᵀ, and a fit for each constraint.
 
-    `root` is √v (d,) and `whitener` is Q/√v (d, d), so that ‖x whitener‖ = ‖x‖_G. `free` (d, d) is the whitener without
-    the directions that exact facts settle: ‖x free‖ is the width of x. `span` (d, n) is an orthonormal basis of the
-    facts' features. `error` is how far rounding may have moved A (in norm), `factor` what it may do to the
-    certificate's own factors.
+    `least` is the smallest √v and `whitener` is Q/√v (d, d), so that ‖x whitener‖ = ‖x‖_G. `free` is the whitener
+    without the directions that exact facts settle (d, d), and (d, 0) where they settle all: ‖x free‖ is the width of x,
+    and ‖free (x free)‖ is ‖Gx‖ given the facts.
+    `span` (d, n) is an orthonormal basis of the facts' features. `error` is how far rounding may have moved A (in
+    norm), `factor` what it may do to the certificate's own factors.
     """
 
     fits: tuple[Fit, ...]
-    root: Array
+    least: float
     whitener: Array
     free: Array
     span: Array
@@ -80,7 +81,7 @@ class StageSums(NamedTuple):
 def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage: int) -> Model | None:
     """One stage from its sums and its facts; None if they are not finite or A < λI."""
     gram, moment, bias, scale, count, split = sums
-    if not (np.isfinite(gram).all() and np.isfinite(moment).all() and np.isfinite(bias).all()):
+    if not isfinite(float(gram.sum() + moment.sum() + bias.sum())):
         return None
     values, vectors = np.linalg.eigh(gram)
     error = 16.0 * ULP * float(values[-1])
@@ -88,22 +89,24 @@ def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage
         return None
     values = np.maximum(values, terms.ridge)
     betas = biased(terms, least_radii(terms, values, error, scale, split), bias)
-    plain = _with_radii(_fitted(terms, values, vectors, moment, count, error), betas)
+    plain = _fitted(terms, values, vectors, moment, count, error, betas)
     if isinstance(facts, ExactFacts):
         return _conditioned_on(terms, plain, facts, stage) if facts.count[stage] else plain
     return _weighed(terms, plain, sums, facts, stage)
 
 
-def _fitted(terms: Terms, values: Array, vectors: Array, moment: Array, count: int, error: float) -> Model:
-    """The ridge estimate from eigenvalues (d,) and eigenvectors (d, d), no facts and no radii yet."""
+def _fitted(
+    terms: Terms, values: Array, vectors: Array, moment: Array, count: int, error: float, radii: Sequence[float]
+) -> Model:
+    """The ridge estimate from eigenvalues (d,) and eigenvectors (d, d), no facts yet."""
     root = np.sqrt(values)
     whitener = vectors / root
     inside = moment @ whitener  # ĝ in whitened coordinates
     gamma_hat = inside @ whitener.T
-    sizes = zip(gamma_hat, sizes_of(gamma_hat).tolist(), sizes_of(inside).tolist(), strict=True)
+    sizes = zip(gamma_hat, sizes_of(gamma_hat).tolist(), sizes_of(inside).tolist(), radii, strict=True)
     return Model(
-        fits=tuple(Fit(g, size, energy, _margin(terms, size, 0.0)) for g, size, energy in sizes),
-        root=root,
+        fits=tuple(Fit(g, size, energy, _margin(terms, size, 0.0), beta) for g, size, energy, beta in sizes),
+        least=float(root[0]),
         whitener=whitener,
         free=whitener,
         span=np.zeros((len(root), 0)),
@@ -124,21 +127,25 @@ def _with_radii(model: Model, radii: Sequence[float]) -> Model:
 
 
 def _conditioned_on(terms: Terms, plain: Model, facts: ExactFacts, stage: int) -> Model:
-    """The model on the affine space that exact facts leave: section 17 (a). m = ‖ĝ − γ_c‖²_A is taken off β²."""
-    features, costs = facts.accepted(stage)
+    """The model on the affine space that exact facts leave: section 17 (a). m = ‖ĝ − γ_c‖²_A is taken off β².
+
+    γ_c is the point of that space which is nearest to ĝ in the norm of A: another formula than the learner's.
+    """
+    (features, costs), span = facts.accepted(stage), facts.span(stage)
     held, triangle = np.linalg.qr((features @ plain.whitener).T)
     estimates = np.array([fit.gamma_hat for fit in plain.fits])
     taken = np.linalg.solve(triangle.T, features @ estimates.T - costs)  # (n, M), whitened
     gamma_hat = estimates - (plain.whitener @ (held @ taken)).T
-    free = plain.whitener - (plain.whitener @ held) @ held.T
-    free -= (free @ held) @ held.T  # what rounding left of it
-    amplified, floor = float(facts.amplification[stage]), facts.rounding(stage)
+    free = np.zeros((len(held), 0))
+    if len(costs) < len(held):
+        free = plain.whitener - (plain.whitener @ held) @ held.T
+        free -= (free @ held) @ held.T  # what rounding left of it
+    amplified, floor = float(facts.amplification[stage]), span.rounding
     slips = (2.0 * amplified * floor).tolist()
     misfits = (SHOWN * amplified * np.maximum(facts.misfit[stage] - 2.0 * floor, 0.0)).tolist()
     sizes, troubles, fits = sizes_of(gamma_hat).tolist(), facts.contradiction(stage), []
     for j, fit in enumerate(plain.fits):
-        moved = norm_of(taken[:, j]) if terms.reduces else 0.0
-        least = float(plain.root[0])
+        moved, least = norm_of(taken[:, j]) if terms.reduces else 0.0, plain.least
         doubt = moved * (1e-9 + plain.error / least**2) + plain.error * fit.size / least
         doubt += slips[j] * plain.trace_root
         grown = fit.radius + misfits[j] * plain.trace_root
@@ -146,7 +153,7 @@ def _conditioned_on(terms: Terms, plain: Model, facts: ExactFacts, stage: int) -
         size = max(sizes[j], fit.size)
         margin = _margin(terms, size, slips[j])
         fits.append(Fit(gamma_hat[j], size, fit.energy, margin, radius, slips[j], misfits[j], troubles[j]))
-    return plain._replace(fits=tuple(fits), free=free, span=facts.span(stage).basis, facts=int(facts.count[stage]))
+    return plain._replace(fits=tuple(fits), free=free, span=span.basis, facts=len(costs))
 
 
 def _weighed(terms: Terms, plain: Model, sums: StageSums, facts: WeighedFacts, stage: int) -> Model | None:
@@ -164,14 +171,15 @@ def _weighed(terms: Terms, plain: Model, sums: StageSums, facts: WeighedFacts, s
         return None
     values, vectors = np.linalg.eigh(total)
     error = 4.0 * (4 + len(values)) * ULP * float(values[-1])  # the certificate's factor is one of this sum
-    fitted = _fitted(terms, np.maximum(values, terms.ridge), vectors, moment + weight * safe, count, error)
+    values, betas = np.maximum(values, terms.ridge), plain.radii
+    fitted = _fitted(terms, values, vectors, moment + weight * safe, count, error, betas)
     radii = []
     for j, (before, fit) in enumerate(zip(plain.fits, fitted.fits, strict=True)):
         mine, moved = fit.gamma_hat, before.gamma_hat - fit.gamma_hat
         missed = float(square[j] + mine @ (added @ mine) - 2.0 * (mine @ safe[j]))
         least = float(moved @ gram @ moved) + weight * max(missed, 0.0)
         scale = float(square[j]) + float(np.trace(added)) * max(before.size, fit.size) ** 2
-        doubt = sqrt(least) * 1e-9 + error * (before.size + fit.size) / float(plain.root[0])
+        doubt = sqrt(least) * 1e-9 + error * (before.size + fit.size) / plain.least
         rounding = (2.0 * sqrt(least) + doubt) * doubt + 64.0 * ULP * (len(mine) + visits) * weight * scale
         grown = before.radius * before.radius + weight * visits * float(terms.error[j] + terms.misfit[j]) ** 2
         radii.append(_root(grown, least, rounding) if terms.reduces else sqrt(grown) * (1.0 - 1e-9))

@@ -30,6 +30,9 @@ LIGHT = 2.0**-960
 """Rows of less weight, times the limit on ‖φ‖, are left out, which can only enlarge the set: denormal sums have lost
 the digits of their features."""
 
+TINY = 2.0**-900
+"""More than products of tiny numbers can lose."""
+
 MISSED = 1e-12
 """Multipliers that miss x by more than this part of ‖φ‖ bound nothing."""
 
@@ -259,13 +262,33 @@ def _largest(m: float, rows: Rows, y: Array) -> Array:
 
 
 def _missed(phi: Array, x: Array, y: Array) -> float:
-    """Return a bound on ‖x − Σ yφ‖, summed with more digits where the machine has them."""
+    """Return a bound on ‖x − Σ yφ‖, with twice the digits: what rounding leaves is paid dearly.
+
+    Products and sums are split into what a number holds and what it drops. What is dropped is summed, too, which leaves
+    an error of count² ulp² of all sizes: any order of a compensated sum is better than that.
+    """
     used = np.flatnonzero(y)
-    phi, y = phi[used].astype(np.longdouble), y[used].astype(np.longdouble)
-    rest = x - y @ phi
-    size = np.abs(x) + np.abs(y) @ np.abs(phi)
-    digits = (len(used) + 4.0) * float(np.finfo(np.longdouble).eps)
-    return float(np.linalg.norm((np.abs(rest) + digits * size).astype(np.float64)))
+    phi, factors = phi[used], -y[used, None]
+    sizes = np.abs(x) + np.abs(y[used]) @ np.abs(phi)
+    large, (a, b), (c, d) = factors * phi, _halves(factors), _halves(phi)
+    small = ((a * c - large) + a * d + b * c) + b * d
+    large, small = np.vstack([x, large]), np.vstack([np.zeros_like(x), small])
+    while len(large) > 1:
+        if len(large) % 2:
+            large, small = np.vstack([large, np.zeros_like(x)]), np.vstack([small, np.zeros_like(x)])
+        one, other = large[0::2], large[1::2]
+        large = one + other
+        back = large - one
+        small = small[0::2] + small[1::2] + ((one - (large - back)) + (other - back))
+    rest = np.abs(large[0] + small[0]) * (1.0 + 4.0 * ULP) + (len(used) + 4.0) ** 2 * ULP**2 * sizes
+    return float(np.linalg.norm(rest)) + TINY
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """Split numbers into two parts of 26 digits (Veltkamp), so that products of parts are exact."""
+    shifted = (2.0**27 + 1.0) * a
+    high = shifted - (shifted - a)
+    return high, a - high
 
 
 def _squared(gaps: Array) -> Array:

@@ -100,7 +100,7 @@ def feature_of(actions: ActionSet, action: Action) -> Array:
 def is_masked(values: Any) -> bool:
     """Whether some of these numbers are masked, also within lists: they are none, but numpy would read them as some."""
     if isinstance(values, list | tuple):
-        return any(map(is_masked, values))
+        return any(type(value) is not float and is_masked(value) for value in values)
     return bool(np.ma.is_masked(values))
 
 
