@@ -251,7 +251,7 @@ def test_only_the_adapters_import_gymnasium():
     }
 
 
-GATE = ("gate", "gate_facts", "gate_model", "gate_bounds", "examine", "mixtures", "turns", "yes_no")
+GATE = ("gate", "gate_facts", "gate_model", "gate_bounds", "examine", "mixtures", "turns", "yes_no", "certified_share")
 """What verifies a certificate. `gate_terms` only hands it the constants of a problem."""
 
 

@@ -13,19 +13,16 @@ from tether.live.gate_bounds import (
     Point,
     bound_at,
     conditioned,
-    conditioned_bounds,
     contradicts,
-    lengths_of,
     most_upward,
     open_part,
     plain,
-    plain_bounds,
 )
 from tether.live.gate_facts import Terms
 from tether.live.gate_model import Model
 from tether.live.yes_no import Claim, YesNo, fitted
 from tether.problem.action_sets import ActionSet
-from tether.records import Array, CostBound, Drift, Multipliers, StarAction
+from tether.records import CostBound, Drift, Multipliers, StarAction
 
 WORST_DOUBT = 0.01
 """If the gate's own rounding could exceed this part of τ − τ_s, it cannot tell, and refuses."""
@@ -188,6 +185,19 @@ def examined_radius(case: Case, shown: CostBound) -> Found:
     return why, own, doubt
 
 
+def recomputed(case: Case) -> float:
+    """Return the gate's own bound with the least valid radius; infinite where there is none."""
+    fit = case.model.fits[case.j]
+    if fit.trouble:
+        return inf
+    if not case.terms.exact:
+        bound = measured(case, start_of(case.terms, case.declared, case.j, case.point.parts.mixed), fit.radius)[0]
+    else:
+        shape = shape_of(case)
+        bound = inf if shape is None else bound_at(case.model, fit, shape, fit.radius)[0]
+    return bound if isfinite(bound) else inf
+
+
 def noise_of(terms: Terms, j: int, total: float) -> float:
     """Return what noise may add to a mean cost where τ limits the realised one: σ√(2 log(1/η)), or `total` of it."""
     if terms.exceedance is None:
@@ -266,27 +276,3 @@ def least_within(slope: Callable[[float], float], low: float, high: float) -> tu
         left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
         low, high = (low, right) if slope(left) <= slope(right) else (left, high)
     return low, high
-
-
-def upper_bounds(terms: Terms, model: Model, actions: ActionSet, declared: float, j: int) -> tuple[float, Array]:
-    """(bound of a_0(s), bounds (N,) of the candidates) for one constraint, with the least radius: for display."""
-    fit, f, rows = model.fits[j], actions.phi_0, actions.endpoints
-    if terms.exact and open_part(model, f) > SPANNED:
-        return declared, conditioned_bounds(model, fit, rows, f, declared, terms.reduces)
-    upper = plain_bounds(model, fit, rows) + float(terms.misfit[j])
-    if terms.exact:
-        return declared, upper
-    free = float(plain_bounds(model, fit, f[None])[0]) + float(terms.misfit[j])
-    return min(free, start_of(terms, declared, j, not actions.is_star)), upper
-
-
-def certified_share(terms: Terms, model: Model, actions: ActionSet, declared: list[float]) -> float:
-    """Return the mean over the actions of D(s) of the length, 0 to 1, that could be played: for display."""
-    lengths = np.ones(len(actions.endpoints))
-    for j, tau in enumerate(terms.threshold.tolist()):
-        start, upper = upper_bounds(terms, model, actions, declared[j], j)
-        start, upper = start + noise_of(terms, j, 0.0), upper + noise_of(terms, j, 1.0)
-        lengths = np.minimum(lengths, lengths_of(start, upper, tau, actions.is_star))
-    if not actions.is_star:
-        lengths[actions.baseline] = 1.0
-    return float(lengths.sum()) / len(lengths)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tether.live.certified_share import certified_share
 from tether.live.examine import (
     Case,
-    certified_share,
     examined_multipliers,
     examined_radius,
     misstated,
     proven_by,
-    upper_bounds,
+    recomputed,
 )
 from tether.live.gate_bounds import Point
 from tether.live.gate_facts import ExactFacts, Terms, WeighedFacts, add_to
@@ -313,9 +313,8 @@ class Gate:
             if case.j in self.terms.bounded:
                 bound = min(proven_by(case, self.yes_no, proofs.get(case.j), is_listed=True)[0], 1.0)
             else:
-                upper = upper_bounds(self.terms, model, actions, case.declared, case.j)[1]
-                bound = inf if model.fits[case.j].trouble else float(upper[row])
-            found.append(bound if isfinite(bound) else inf)
+                bound = recomputed(case)
+            found.append(bound)
         return tuple(found)
 
     def prepare(self, step: int) -> Model | None:

@@ -181,35 +181,3 @@ def most_upward(shape: Geometry, radius: float) -> float:
         return misfit
     parts = MIXED * (float(shape.parts @ shape.parts) + MIXED * float(shape.parts.sum()) ** 2)
     return misfit + radius * (sqrt(shape.width**2 + parts) - shape.width)
-
-
-# Many bounds at once, with the least radius: for display
-
-
-def conditioned_bounds(model: Model, fit: Fit, rows: Array, f: Array, declared: float, reduces: bool) -> Array:
-    """The bounds of many rows (N, d), given c(f) = `declared`: (N,)."""
-    v, e = rows @ model.free, f @ model.free
-    g00 = float(e @ e)
-    share = v @ (e / g00)
-    residual = float(fit.gamma_hat @ f) - declared
-    square = fit.radius**2 - (residual * residual / g00 if reduces else 0.0)
-    width2 = np.einsum("nd,nd->n", v, v) - share * share * g00
-    radius = sqrt(square) if square >= 0.0 else nan
-    bounds: Array = rows @ fit.gamma_hat - share * residual + radius * np.sqrt(np.maximum(width2, 0.0))
-    return bounds
-
-
-def plain_bounds(model: Model, fit: Fit, rows: Array) -> Array:
-    """The bounds of many rows (N, d), the state's own fact not used: (N,)."""
-    v = rows @ model.free
-    bounds: Array = rows @ fit.gamma_hat + fit.radius * np.sqrt(np.einsum("nd,nd->n", v, v))
-    return bounds
-
-
-def lengths_of(start: float, upper: Array, tau: float, is_star: bool) -> Array:
-    """How far along each ray a bound that is `start` at a_0(s) and `upper` (N,) at the end stays under τ: (N,)."""
-    slack, rise = tau - start, upper - start
-    if not (slack > 0.0 and np.isfinite(rise).all()):
-        return np.zeros_like(rise)
-    lengths: Array = slack / np.maximum(rise, slack)
-    return lengths if is_star else np.floor(lengths)
