@@ -91,7 +91,7 @@ def solve(terms: Terms, sums: StageSums, facts: ExactFacts | WeighedFacts, stage
     betas = biased(terms, least_radii(terms, values, error, scale, split), bias)
     plain = _fitted(terms, values, vectors, moment, count, error, betas)
     if isinstance(facts, ExactFacts):
-        return _conditioned_on(terms, plain, facts, stage) if facts.count[stage] else plain
+        return _conditioned_on(terms, plain, gram, facts, stage) if facts.count[stage] else plain
     return _weighed(terms, plain, sums, facts, stage)
 
 
@@ -126,18 +126,20 @@ def _with_radii(model: Model, radii: Sequence[float]) -> Model:
     return model._replace(fits=tuple(fit._replace(radius=radius) for fit, radius in fits))
 
 
-def _conditioned_on(terms: Terms, plain: Model, facts: ExactFacts, stage: int) -> Model:
+def _conditioned_on(terms: Terms, plain: Model, gram: Array, facts: ExactFacts, stage: int) -> Model:
     """The model on the affine space that exact facts leave: section 17 (a). m = ‖ĝ − γ_c‖²_A is taken off β².
 
     γ_c is the point of that space which is nearest to ĝ in the norm of A: another formula than the learner's.
     """
     (features, costs), span = facts.accepted(stage), facts.span(stage)
-    held, triangle = np.linalg.qr((features @ plain.whitener).T)
-    estimates = np.array([fit.gamma_hat for fit in plain.fits])
-    taken = np.linalg.solve(triangle.T, features @ estimates.T - costs)  # (n, M), whitened
-    gamma_hat = estimates - (plain.whitener @ (held @ taken)).T
-    free = np.zeros((len(held), 0))
-    if len(costs) < len(held):
+    estimates, free = np.array([fit.gamma_hat for fit in plain.fits]), np.zeros((len(gram), 0))
+    if len(costs) == len(gram):  # facts leave a single point: ‖δ‖_A is ‖Aδ‖_G
+        gamma_hat = span.known
+        taken = ((gamma_hat - estimates) @ gram @ plain.whitener).T
+    else:
+        held, triangle = np.linalg.qr((features @ plain.whitener).T)
+        taken = np.linalg.solve(triangle.T, features @ estimates.T - costs)  # (n, M), whitened
+        gamma_hat = estimates - (plain.whitener @ (held @ taken)).T
         free = plain.whitener - (plain.whitener @ held) @ held.T
         free -= (free @ held) @ held.T  # what rounding left of it
     amplified, floor = float(facts.amplification[stage]), span.rounding
@@ -146,11 +148,11 @@ def _conditioned_on(terms: Terms, plain: Model, facts: ExactFacts, stage: int) -
     sizes, troubles, fits = sizes_of(gamma_hat).tolist(), facts.contradiction(stage), []
     for j, fit in enumerate(plain.fits):
         moved, least = norm_of(taken[:, j]) if terms.reduces else 0.0, plain.least
-        doubt = moved * (1e-9 + plain.error / least**2) + plain.error * fit.size / least
+        size = max(sizes[j], fit.size)
+        doubt = moved * (1e-9 + plain.error / least**2) + plain.error * size / least
         doubt += slips[j] * plain.trace_root
         grown = fit.radius + misfits[j] * plain.trace_root
         radius = _root(grown * grown, moved * moved, (2.0 * moved + doubt) * doubt if terms.reduces else 0.0)
-        size = max(sizes[j], fit.size)
         margin = _margin(terms, size, slips[j])
         fits.append(Fit(gamma_hat[j], size, fit.energy, margin, radius, slips[j], misfits[j], troubles[j]))
     return plain._replace(fits=tuple(fits), free=free, span=span.basis, facts=len(costs))
