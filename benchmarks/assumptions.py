@@ -2,7 +2,7 @@
 
     python benchmarks/assumptions.py [--decisions 3000] [--seeds 6] [--json]
 
-The paper's synthetic world with H = 1, σ = 0.1 and safe actions at least 0.3 under τ, so that limit="realised" is
+The paper's synthetic world with H = 1, σ = 0.1 and safe actions at least 0.3 under τ, so that `Realised()` is
 possible at all; a decision every 100 s. The world of a seed is the same in all cells; what the learner knows of it, or
 gets to see, is not.
 Cells: regret over that of the first cell / certified share after the last decision, the mean over all rays of all
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from results import note, on_all_cores, parsed, show
 
-from tether import Problem, SlucbQvi, Streams, synthetic
+from tether import Bounded, Drift, Lost, Misfit, Problem, Realised, SlucbQvi, Streams, synthetic
 from tether.agents.certified import certified_set
 from tether.lab.worlds.linear_mdp import SAFE_TOLERANCE, LinearMDP
 from tether.lab.worlds.planning import optimal_safe_policy
@@ -48,9 +48,10 @@ class SensedMDP(LinearMDP):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: options of the Problem, and what is so in the world."""
+    """One line of the table: words of the Constraint, σ_r as declared, and what is so in the world."""
 
     known: dict[str, Any]
+    told_reward_noise: float = 0.0
     loss: float = 0.0
     reward_noise: float = 0.0
     yes_no: bool = False
@@ -58,17 +59,17 @@ class Row:
 
 ROWS = {
     "nothing else": Row({}),
-    'yes/no costs, `cost_kind="bounded"`': Row({"cost_kind": "bounded", "noise": 0.5}, yes_no=True),
+    "yes/no costs, `noise=Bounded()`": Row({"noise": Bounded()}, yes_no=True),
     "yes/no costs, `noise=0.5`": Row({"noise": 0.5}, yes_no=True),
-    "`misfit=0.01`": Row({"misfit": 0.01}),
-    "`misfit=0.03`": Row({"misfit": 0.03}),
-    "`drift=1e-4`": Row({"drift": 1e-4}),
-    '`drift=1e-6`, `drift_per="second"`, a decision every 100 s': Row({"drift": 1e-6, "drift_per": "second"}),
-    '10 % of costs lost, `lost="at-random"`': Row({}, loss=0.1),
-    '10 % of costs lost, `lost="worst-case"`': Row({"lost": "worst-case", "cost_range": RANGE}, loss=0.1),
-    "`reward_noise=0.5`, and rewards are so noisy": Row({"reward_noise": 0.5}, reward_noise=0.5),
-    "`reward_noise=0.5`, but rewards are exact": Row({"reward_noise": 0.5}),
-    '`limit="realised"`': Row({"limit": "realised", "exceedance": 0.05}),
+    "`Misfit(0.01)`": Row({"relax": [Misfit(0.01)]}),
+    "`Misfit(0.03)`": Row({"relax": [Misfit(0.03)]}),
+    "`Drift(1e-4)`": Row({"relax": [Drift(1e-4)]}),
+    '`Drift(1e-6, per="second")`, a decision every 100 s': Row({"relax": [Drift(1e-6, per="second")]}),
+    '10 % of costs lost, `Lost("at-random")`': Row({}, loss=0.1),
+    '10 % of costs lost, `Lost("worst-case")`': Row({"relax": [Lost("worst-case", cost_range=RANGE)]}, loss=0.1),
+    "`reward_noise=0.5`, and rewards are so noisy": Row({}, told_reward_noise=0.5, reward_noise=0.5),
+    "`reward_noise=0.5`, but rewards are exact": Row({}, told_reward_noise=0.5),
+    "`Realised()`": Row({"relax": [Realised(0.05)]}),
 }
 
 
@@ -77,13 +78,15 @@ def world_of(row: Row, safe_costs: dict[str, Any], streams: Streams) -> SensedMD
     made = synthetic(streams.instance, horizon=1, noise=NOISE, gap=GAP, **safe_costs)
     declared: Problem = made.problem
     truth = {name: getattr(made, name) for name in ("name", "true_theta", "true_gamma", "true_mu", "initial")}
-    problem = replace(declared, **row.known)
+    limit = replace(declared.constraints[0], **row.known)
+    problem = replace(declared, constraints=limit, reward_noise=row.told_reward_noise)
     return SensedMDP(**truth, problem=problem, loss=row.loss, true_reward_noise=row.reward_noise, yes_no=row.yes_no)
 
 
 def best_values(world: LinearMDP) -> Array:
     """V* (S,) under a limit on the mean, which all cells are compared with: regret is also what an option forbids."""
-    return optimal_safe_policy(replace(world, problem=replace(world.problem, limit="expected"))).values[0]
+    expected = replace(world.problem.constraints[0], relax=[])
+    return optimal_safe_policy(replace(world, problem=replace(world.problem, constraints=expected))).values[0]
 
 
 def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> tuple[float, float, int]:
@@ -105,9 +108,9 @@ def play(row: Row, safe_costs: dict[str, Any], seed: int, decisions: int) -> tup
 
 
 def limits(seed: int, decisions: int) -> tuple[float, float, float]:
-    """The regret of always playing safe, and that of the best under limit="realised": no learning, γ* and θ* known;
+    """The regret of always playing safe, and that of the best under `Realised()`: no learning, γ* and θ* known;
     and the share of the rays whose costs are at most τ."""
-    world = world_of(ROWS['`limit="realised"`'], {}, Streams.from_seed(seed))
+    world = world_of(ROWS["`Realised()`"], {}, Streams.from_seed(seed))
     best = best_values(world)
     gaps = best - world.phi_0 @ world.true_theta[0], best - optimal_safe_policy(world).values[0]
     safe, realised = (float(decisions * (world.initial @ gap)) for gap in gaps)
@@ -135,7 +138,7 @@ def main() -> None:
         lines.append([name, *cells])
     safe, realised, share = np.mean([limits(seed, given.decisions) for seed in range(given.seeds)], axis=0)
     best = f"{realised / plain:.2f} / {UNKNOWN}"
-    lines += [['`limit="realised"`, everything known', best, best, best]]
+    lines += [["`Realised()`, everything known", best, best, best]]
     lines += [[ALWAYS_SAFE, *[f"{safe / plain:.2f} / 0.00"] * len(SAFE_COSTS)]]
     show(
         given,

@@ -22,6 +22,7 @@ import gymnasium
 import numpy as np
 from results import parsed, show
 
+from tether import Constraint, Run
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.features import Polynomial
 from tether.gym.bridge import Bridge
@@ -51,12 +52,13 @@ class Plane:
         self.landing = rng.uniform(0.0, 0.7, (horizon, d, 2))
         self.problem = Problem(
             horizon=horizon,
-            threshold=0.5,
-            noise=NOISE,
+            constraints=Constraint(
+                threshold=0.5,
+                noise=NOISE,
+                safe_cost=lambda step, state: float(self.gamma[step] @ self.lift(state, self.safe)),
+            ),
             dimension=d,
             actions=self.actions,
-            baseline_cost_error=0.0,
-            baseline_cost=lambda step, state: float(self.gamma[step] @ self.lift(state, self.safe)),
         )
 
     def cells_of(self, state: np.ndarray) -> np.ndarray:
@@ -182,10 +184,9 @@ def cart_pole(horizon: int) -> Bridge:
         gymnasium.make("CartPole-v1"),
         features=Polynomial([-4.8, -4.0, -0.42, -4.0], [4.8, 4.0, 0.42, 4.0], degree=2, outside="clip"),
         safe_action=lambda seen: int(seen[2] + 0.5 * seen[3] + 0.05 * seen[0] + 0.1 * seen[1] > 0.0),
-        cost=lambda seen, action, following, info: 0.2,
-        threshold=0.35,
-        noise=NOISE,
-        baseline_cost=0.2,
+        constraints=Constraint(
+            threshold=0.35, noise=NOISE, safe_cost=0.2, cost=lambda seen, action, following, info: 0.2
+        ),
         horizon=horizon,
     )
 
@@ -197,10 +198,12 @@ def mountain_car(horizon: int) -> Bridge:
         env,
         features=Polynomial(env.observation_space.low, env.observation_space.high, degree=2, outside="clip"),
         safe_action=[0.0],
-        cost=lambda seen, action, following, info: 0.2 + 0.3 * abs(float(action[0])),
-        threshold=0.35,
-        noise=NOISE,
-        baseline_cost=0.2,
+        constraints=Constraint(
+            threshold=0.35,
+            noise=NOISE,
+            safe_cost=0.2,
+            cost=lambda seen, action, following, info: 0.2 + 0.3 * abs(float(action[0])),
+        ),
         reward_range=(-0.1, 100.0),
         horizon=horizon,
     )
@@ -256,7 +259,7 @@ def learned(bridge: Bridge, steps: int) -> tuple[np.ndarray, np.ndarray]:
         if len(marks) > steps:
             raise KeyboardInterrupt
 
-    learn(bridge, agent=factory, on_step=note, episodes=steps, compare=0)
+    learn(bridge, agent=factory, episodes=steps, run=Run(on_step=note, compare=0))
     return np.diff(marks), np.array(deciding)
 
 

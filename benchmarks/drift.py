@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 from results import note, on_all_cores, parsed, show
 
-from tether import Problem, SlucbQvi
+from tether import Constraint, Drift, Problem, SlucbQvi
 
 DIMENSION, RAYS, NOISE, GAP, BOUND, TURN = 5, 60, 0.05, 0.1, 2.0, 1000
 
@@ -27,8 +27,10 @@ def play(seed: int, rate: float, declared: float, rounds: int) -> tuple[int, flo
     tau = safe + GAP
     problem = Problem.from_rays(
         phi_0=f[None], endpoints=rays[None],
-        baseline_cost_error=0.0, baseline_cost=[[safe]], horizon=1, threshold=tau, noise=NOISE,
-        gamma_norm=BOUND, drift=declared,
+        constraints=Constraint(
+            threshold=tau, noise=NOISE, safe_cost=safe, gamma_norm=BOUND, relax=[Drift(declared)] if declared else []
+        ),
+        horizon=1,
     )  # fmt: skip
     agent, over, gained, possible = SlucbQvi(problem), 0, 0.0, 0.0
     for count in range(rounds):

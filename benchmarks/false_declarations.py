@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from results import on_all_cores, parsed, show
 
-from tether import Advisor, Criteria, Monitor, Problem, SlucbConfig, SlucbQvi, StarActions
+from tether import Advisor, Bounded, Constraint, Criteria, Monitor, Problem, SlucbConfig, SlucbQvi, StarActions
 from tether.live.log.memory import MemoryStore
 from tether.records import Array
 
@@ -61,10 +61,17 @@ def world(rng: np.random.Generator, *, low: float = 0.0, apart: float = 0.0, yes
     ends = rng.dirichlet(np.ones(DIMENSION), (STATES, RAYS))
     sets = [StarActions(*pair) for pair in zip(safe, ends, strict=True)]
     problem = Problem(
-        horizon=len(gamma), threshold=TAU, dimension=DIMENSION, states=range(STATES), actions=lambda s: sets[s],
-        baseline_cost=lambda h, s: float(true[s, 0] - low), gamma_norm=float(np.sqrt(DIMENSION)),
-        **({"cost_kind": "bounded"} if yes_no else {"noise": 0.1}),
-    )  # fmt: skip
+        horizon=len(gamma),
+        dimension=DIMENSION,
+        states=range(STATES),
+        actions=lambda s: sets[s],
+        constraints=Constraint(
+            threshold=TAU,
+            noise=Bounded() if yes_no else 0.1,
+            safe_cost=lambda h, s: float(true[s, 0] - low),
+            gamma_norm=float(np.sqrt(DIMENSION)),
+        ),
+    )
     return World(problem, gamma, rng.random(DIMENSION), yes_no)
 
 

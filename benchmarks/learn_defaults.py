@@ -26,7 +26,7 @@ from continuous import cart_pole as pole_with_controller
 from gymnasium import spaces
 
 import tether
-from tether import Bridge, SlucbConfig, learn
+from tether import Bounded, Bridge, Constraint, Run, SlucbConfig, learn
 from tether.features import Constant, Polynomial, Reading, concatenate
 from tether.lab.real import find_world, motor
 
@@ -82,10 +82,12 @@ def cart_pole() -> Setup:
         gymnasium.make("CartPole-v1"),
         features=features,
         safe_action=0,
-        threshold=1.2,
-        cost=lambda obs, push, following, info: 0.2 + 0.2 * push + rng.normal(0.0, 0.02),
-        noise=0.02,
-        gamma_norm=1.5,
+        constraints=Constraint(
+            threshold=1.2,
+            noise=0.02,
+            gamma_norm=1.5,
+            cost=lambda obs, push, following, info: 0.2 + 0.2 * push + rng.normal(0.0, 0.02),
+        ),
         horizon=50,
     )
     return bridge, {"episodes": 60, "stationary": True}
@@ -103,11 +105,13 @@ def mountain_car() -> Setup:
         gymnasium.make("MountainCarContinuous-v0"),
         features=concatenate(Constant(), Reading(state, road), weights=(1.0, 0.3)),
         safe_action=[0.0],
-        threshold=0.9,
-        cost=lambda obs, force, following, info: 0.1 + 0.5 * abs(float(force[0])) + rng.normal(0.0, 0.05),
-        noise=0.05,
-        baseline_cost=0.1,
-        gamma_norm=2.0,
+        constraints=Constraint(
+            threshold=0.9,
+            noise=0.05,
+            safe_cost=0.1,
+            gamma_norm=2.0,
+            cost=lambda obs, force, following, info: 0.1 + 0.5 * abs(float(force[0])) + rng.normal(0.0, 0.05),
+        ),
         reward_range=(-0.1, 100.0),
         horizon=100,
     )
@@ -129,10 +133,13 @@ def blackjack() -> Setup:
         gymnasium.make("Blackjack-v1"),
         features=features,
         safe_action=0,
-        threshold=0.6,
-        cost=lambda hand, hit, following, info: float(bool(hit) and following[0] > 21),
-        baseline_cost=0.0,
-        gamma_norm=2.0,
+        constraints=Constraint(
+            threshold=0.6,
+            noise=Bounded("radius"),
+            safe_cost=0.0,
+            gamma_norm=2.0,
+            cost=lambda hand, hit, following, info: float(bool(hit) and following[0] > 21),
+        ),
         reward_range=(-1.0, 1.0),
         horizon=5,
     )
@@ -176,11 +183,13 @@ def minigrid() -> Setup:
         features=features,
         actions=[0, 1, 2],
         safe_action=0,
-        threshold=0.3,
-        cost=noisy(lambda place, move, following, info: crowd[entered(place, move)]),
-        noise=0.05,
-        baseline_cost=0.1,
-        gamma_norm=2.0,
+        constraints=Constraint(
+            threshold=0.3,
+            noise=0.05,
+            safe_cost=0.1,
+            gamma_norm=2.0,
+            cost=noisy(lambda place, move, following, info: crowd[entered(place, move)]),
+        ),
         horizon=40,
     )
     return bridge, {"episodes": 200, **LISTED}
@@ -214,11 +223,13 @@ def swing(name: str, state: Polynomial, safe: Callable[[Any], int], horizon: int
         gymnasium.make(name),
         features=concatenate(Constant(), state, weights=(1.0, 0.3)),
         safe_action=safe,
-        threshold=0.5,
-        cost=noisy(lambda seen, push, following, info: cost(push)),
-        noise=0.05,
-        baseline_cost=lambda step, seen: cost(safe(seen)),
-        gamma_norm=2.0,
+        constraints=Constraint(
+            threshold=0.5,
+            noise=0.05,
+            safe_cost=lambda step, seen: cost(safe(seen)),
+            gamma_norm=2.0,
+            cost=noisy(lambda seen, push, following, info: cost(push)),
+        ),
         reward_range=(-1.0, 0.0),
         horizon=horizon,
     )
@@ -240,10 +251,13 @@ def large_lake() -> Setup:
         env,
         features=lambda state, action: law[state, action],
         safe_action=lambda state: int(safe[state]),
-        threshold=0.25,
-        cost=lambda state, action, landing, info: float(hole[landing]),
-        baseline_cost=lambda step, state: risk[state, safe[state]],
-        gamma_norm=4.0,
+        constraints=Constraint(
+            threshold=0.25,
+            noise=Bounded("radius"),
+            safe_cost=lambda step, state: risk[state, safe[state]],
+            gamma_norm=4.0,
+            cost=lambda state, action, landing, info: float(hole[landing]),
+        ),
         horizon=80,
     )
     return bridge, {"episodes": 100, **LISTED}
@@ -298,10 +312,12 @@ def four_tanks() -> Setup:
         env,
         features=concatenate(Constant(), levels, weights=(1.0, 0.3)),
         safe_action=(low + high) / 2.0,
-        threshold=0.6,
-        cost=noisy(lambda seen, pumps, following, info: 0.3 + 0.03 * float(np.sum(pumps - (low + high) / 2.0))),
-        noise=0.05,
-        gamma_norm=2.0,
+        constraints=Constraint(
+            threshold=0.6,
+            noise=0.05,
+            gamma_norm=2.0,
+            cost=noisy(lambda seen, pumps, following, info: 0.3 + 0.03 * float(np.sum(pumps - (low + high) / 2.0))),
+        ),
         reward_range=(-2.0, 0.0),
         horizon=steps,
     )
@@ -375,7 +391,7 @@ TITLES = {
 def compared(name: str, rule: str, seed: int) -> tuple[str, float, float]:
     """Learn once: "gains", "LOSES" or "even" by the interval; the gain; and the mean of the last 20 returns."""
     bridge, options = (TWELVE | HELD_OUT)[name]()
-    result = learn(bridge, seed=seed, config=RULES[rule], progress=False, **{"compare": 50, **options})
+    result = learn(bridge, seed=seed, agent=RULES[rule], run=Run(progress=False, compare=50), **options)
     made = result.comparison
     low, high = (0.0, 0.0) if made is None else made.interval
     word = "LOSES" if high < 0.0 else "gains" if low > 0.0 else "even"

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from results import note, parsed, show
 
+from tether import Constraint, Upkeep
 from tether.live.advisor import Advisor
 from tether.live.archive import archive
 from tether.live.judge import Outcome
@@ -36,8 +37,8 @@ def problem_and_gamma():
     rng = np.random.default_rng(0)
     gamma, phi_0 = rng.uniform(size=DIMENSION), rng.dirichlet(np.ones(DIMENSION), size=STATES)
     costs, rays = (phi_0 @ gamma)[None], rng.dirichlet(np.full(DIMENSION, 0.3), size=(STATES, RAYS))
-    told = {"horizon": 1, "threshold": float(costs.max()) + 0.1, "noise": NOISE}
-    return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost_error=0.0, baseline_cost=costs, **told), gamma
+    limit = Constraint(threshold=float(costs.max()) + 0.1, noise=NOISE, safe_cost=costs)
+    return Problem.from_rays(phi_0=phi_0, endpoints=rays, constraints=limit, horizon=1), gamma
 
 
 def play(advisor, gamma, rng, decisions):
@@ -54,7 +55,7 @@ def restart(path):
     """Seconds until an advisor stands at the end of the log, in this process; and entries that it had to fold."""
     problem, _ = problem_and_gamma()
     began, busy = time.perf_counter(), time.process_time()
-    advisor = Advisor(problem, path, refresh=None, snapshot_every=5001)
+    advisor = Advisor(problem, path, upkeep=Upkeep(refresh=None, snapshot_every=5001))
     took, busy = time.perf_counter() - began, time.process_time() - busy
     folded = advisor.replica.head.seq - advisor.replica.saved_at
     print(json.dumps({"s": took, "cpu_s": busy, "folded": folded}))
@@ -95,7 +96,9 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     path, files = options.folder / "log.db", options.folder / "archive"
     problem, gamma = problem_and_gamma()
-    advisor = Advisor(problem, path, mode="live", criteria=Criteria.none(), refresh=None, snapshot_every=10_000)
+    advisor = Advisor(
+        problem, path, mode="live", criteria=Criteria.none(), upkeep=Upkeep(refresh=None, snapshot_every=10_000)
+    )
     decided = advisor.status().decisions  # of an earlier run, which goes on
     rng = np.random.default_rng([1, decided])
     for milestone in (each for each in MILESTONES if decided < each <= options.until):

@@ -10,12 +10,14 @@ microseconds on standard error also of its parts, measured alone.
 import argparse
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from results import note, parsed, show
 from threadpoolctl import threadpool_limits
 
+from tether import Constraint, Upkeep
 from tether.live.advisor import Advisor
 from tether.live.judge import judge
 from tether.live.policy import Criteria
@@ -35,20 +37,12 @@ def small_problem(horizon, table=True):
     phi_0 = rng.dirichlet(np.ones(DIMENSION), size=STATES)
     costs = np.tile(phi_0 @ gamma, (horizon, 1))
     rays = rng.dirichlet(np.full(DIMENSION, 0.3), size=(STATES, RAYS))
-    told = {"horizon": horizon, "threshold": float(costs.max()) + 0.1, "noise": NOISE}
+    limit = Constraint(threshold=float(costs.max()) + 0.1, noise=NOISE, safe_cost=costs)
     if table:
-        return (
-            Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost_error=0.0, baseline_cost=costs, **told),
-            gamma,
-            theta,
-        )
+        return Problem.from_rays(phi_0=phi_0, endpoints=rays, constraints=limit, horizon=horizon), gamma, theta
     sets = [StarActions(start, ends) for start, ends in zip(phi_0, rays, strict=True)]
-    cost = lambda step, state: costs[step, state]  # noqa: E731
-    return (
-        Problem(dimension=DIMENSION, actions=sets.__getitem__, baseline_cost_error=0.0, baseline_cost=cost, **told),
-        gamma,
-        theta,
-    )
+    limit = replace(limit, safe_cost=lambda step, state: costs[step, state])
+    return Problem(dimension=DIMENSION, actions=sets.__getitem__, constraints=limit, horizon=horizon), gamma, theta
 
 
 def timed(call, times):
@@ -79,7 +73,7 @@ def parts_of(advisor, state, step, parts):
 def run(store, decisions, horizon, table=True):
     problem, gamma, theta = small_problem(horizon, table)
     rng = np.random.default_rng(1)
-    advisor = Advisor(problem, store, mode="live", criteria=Criteria.none(), refresh=None)
+    advisor = Advisor(problem, store, mode="live", criteria=Criteria.none(), upkeep=Upkeep(refresh=None))
     names = ("look_up", "propose", "gate, sums changed", "gate, cached", "certified share", "model hash")
     parts = {name: [] for name in (*names, "judge (all of the above, cached)", "draft to JSON")}
     whole, records, others = [], [], 0

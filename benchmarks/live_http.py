@@ -43,7 +43,7 @@ import os
 import time
 
 import numpy as np
-from tether import Problem, StarActions
+from tether import Constraint, Problem, StarActions
 
 TAKES = float(os.environ.get("TETHER_BENCH_FEATURES_TAKE", 0.0))
 GAMMA, THETA = np.random.default_rng(1).uniform(size=(2, 20))
@@ -54,9 +54,9 @@ def problem():
     phi_0 = rng.dirichlet(np.ones(20), size=50)
     costs = (phi_0 @ GAMMA)[None]
     rays = rng.dirichlet(np.full(20, 0.3), size=(50, 100))
-    told = {"horizon": 1, "threshold": float(costs.max()) + 0.1, "noise": 0.05}
+    limit = Constraint(threshold=float(costs.max()) + 0.1, noise=0.05, safe_cost=costs)
     if not TAKES:
-        return Problem.from_rays(phi_0=phi_0, endpoints=rays, baseline_cost=costs, **told)
+        return Problem.from_rays(phi_0=phi_0, endpoints=rays, constraints=limit, horizon=1)
     sets = [StarActions(*each) for each in zip(phi_0, rays, strict=True)]
 
     def actions(state):
@@ -65,7 +65,8 @@ def problem():
             pass
         return sets[int(state)]
 
-    return Problem(dimension=20, actions=actions, baseline_cost=lambda step, state: costs[0, int(state)], **told)
+    limit = Constraint(threshold=limit.threshold, noise=0.05, safe_cost=lambda step, state: costs[0, int(state)])
+    return Problem(dimension=20, actions=actions, constraints=limit, horizon=1)
 '''
 
 

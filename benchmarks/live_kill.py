@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tether import Upkeep
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from live_http import PROBLEM, outcome_of
 
@@ -177,7 +179,7 @@ def judge(callers, address, folder):
         ),
     }
     twin_store = MemoryStore()
-    twin = Advisor(problem, twin_store, refresh=None)
+    twin = Advisor(problem, twin_store, upkeep=Upkeep(refresh=None))
     for entry in entries[1:]:
         twin_store.append([Draft(entry.kind, entry.body, entry.unique)])
         twin.sync()

@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 from results import on_all_cores, parsed, show
 
-from tether import Problem, SlucbConfig, SlucbQvi, StarActions
+from tether import Constraint, Problem, SlucbConfig, SlucbQvi, StarActions
 
 THETA, GAMMA, TAU, SIGMA = np.array([0.1, 0.9, 0.5]), np.array([0.4, 0.45, 0.1]), 0.5, 0.1
 EXPLORERS = ("adaptive", "plain", "directional", "certified")
@@ -21,9 +21,12 @@ def run(explorer: str, seed: int, rounds: int) -> tuple[float, bool, int]:
     """Regret, whether the run is locked in, and steps over τ."""
     actions = StarActions(np.eye(3)[0], np.eye(3)[1:])
     problem = Problem(
-        horizon=1, threshold=TAU, noise=SIGMA, dimension=3, states=range(1), actions=lambda state: actions,
-        baseline_cost=GAMMA[None, :1], baseline_cost_error=0.0, gamma_norm=1.0,
-    )  # fmt: skip
+        horizon=1,
+        dimension=3,
+        states=range(1),
+        actions=lambda state: actions,
+        constraints=Constraint(threshold=TAU, noise=SIGMA, safe_cost=float(GAMMA[0]), gamma_norm=1.0),
+    )
     agent, rng = SlucbQvi(problem, SlucbConfig(explorer=explorer)), np.random.default_rng(seed)  # type: ignore[arg-type]
     regret, over, ray = 0.0, 0, -1
     for _ in range(rounds):

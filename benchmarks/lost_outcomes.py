@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from results import note, on_all_cores, parsed, show
 
-from tether import Monitor, SlucbQvi, Streams, synthetic
+from tether import Lost, Monitor, SlucbQvi, Streams, synthetic
 from tether.records import Transition
 
 LATE = 700
@@ -31,11 +31,12 @@ WAYS = {
 }
 
 
-def bandit(seed, noise=0.1, **told):
+def bandit(seed, noise=0.1, relax=()):
     """One step, ten contexts, safe costs unknown: where nothing but measured costs protects. The world, its streams."""
     streams = Streams.from_seed(seed)
     world = synthetic(streams.instance, horizon=1, noise=noise)
-    return replace(world, problem=replace(world.problem, baseline_cost=None, **told)), streams
+    limit = replace(world.problem.constraints[0], safe_cost=None, relax=relax)
+    return replace(world, problem=replace(world.problem, constraints=limit)), streams
 
 
 class Found(NamedTuple):
@@ -51,8 +52,8 @@ class Found(NamedTuple):
 class Run:
     """One agent in one world; `in_order` says whether its outcomes carry the ids of their decisions."""
 
-    def __init__(self, seed, in_order, **told):
-        self.world, self.streams = bandit(seed, **told)
+    def __init__(self, seed, in_order, relax):
+        self.world, self.streams = bandit(seed, relax=relax)
         self.agent = SlucbQvi(self.world.problem)
         self.agent.watch = Monitor(self.world.problem)
         self.in_order, self.over, self.excess, self.false_bounds = in_order, 0, 0.0, 0
@@ -76,9 +77,9 @@ class Run:
         self.agent.observe(outcome if self.in_order else replace(outcome, decision_id=None))
 
 
-def over_threshold(way, seed, steps, in_order, **told):
+def over_threshold(way, seed, steps, in_order, relax=()):
     """What is found in one run."""
-    run = Run(seed, in_order, **told)
+    run = Run(seed, in_order, relax)
     rng, waiting, pending = np.random.default_rng([seed, 9]), deque(), []
     if way == "sorted old data":
         return _sorted_table(run, steps)
@@ -143,12 +144,12 @@ def main():
     lines = []
     for way, words in WAYS.items():
         note(words)
-        kinds = [(False, {}), (True, {})]
+        kinds = [(False, []), (True, [])]
         if way in ("missing", "by chance"):
-            kinds.append((True, {"lost": "worst-case", "cost_range": (-0.5, 1.5)}))
+            kinds.append((True, [Lost("worst-case", cost_range=(-0.5, 1.5))]))
         cells = ["", "", ""]
-        for column, (in_order, told) in enumerate(kinds):
-            cases = [(way, seed, given.steps, in_order, told) for seed in range(given.runs)]
+        for column, (in_order, relax) in enumerate(kinds):
+            cases = [(way, seed, given.steps, in_order, relax) for seed in range(given.runs)]
             cells[column] = in_words(on_all_cores(found_in, cases))
         lines.append([words, *cells])
     heads = ["what happens to outcomes", "counted as they come", "in the order of decisions", "the same, worst case"]
@@ -156,10 +157,10 @@ def main():
     show(given, sizes, table=(heads, lines))
 
 
-def found_in(way, seed, steps, in_order, told):
+def found_in(way, seed, steps, in_order, relax):
     """`over_threshold` for another process."""
     warnings.filterwarnings("ignore", message=".*outcomes wait")
-    return over_threshold(way, seed, steps, in_order, **told)
+    return over_threshold(way, seed, steps, in_order, relax)
 
 
 def in_words(found):

@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 from results import note, on_all_cores, parsed, show
 
-from tether import Problem, SlucbQvi
+from tether import Constraint, Problem, Realised, SlucbQvi
 
 RAYS = 10
 
@@ -23,16 +23,14 @@ def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
-def share_over(
-    seed: int, dimension: int, rounds: int, tau: float, limit: dict[str, object]
-) -> tuple[float, float, float]:
+def share_over(seed: int, dimension: int, rounds: int, tau: float, relax: list[Realised]) -> tuple[float, float, float]:
     """Share of rounds with a measured cost over τ, with a mean cost over τ, and the reward per round."""
     rng = np.random.default_rng(seed)
     theta, gamma, rays = unit(rng, dimension), unit(rng, dimension), unit(rng, 1, RAYS, dimension)
     problem = Problem.from_rays(
         phi_0=np.zeros((1, dimension)), endpoints=rays,
-        baseline_cost_error=0.0, baseline_cost=[[0.0]], horizon=1, threshold=tau, noise=1.0,
-        gamma_norm=1.0, **limit,
+        constraints=Constraint(threshold=tau, noise=1.0, safe_cost=0.0, gamma_norm=1.0, relax=relax),
+        horizon=1,
     )  # fmt: skip
     agent, over, expected, earned = SlucbQvi(problem), 0, 0, 0.0
     for _ in range(rounds):
@@ -53,10 +51,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--dimension", type=int, default=5)
     given = parsed(parser, rounds=300, seeds=1)
-    kinds: tuple[dict[str, object], ...] = (
-        {},
-        {"limit": "realised", "exceedance": 0.05, "noise_scales": True},
-        {"limit": "realised", "exceedance": 0.0002, "noise_scales": True},
+    kinds: tuple[list[Realised], ...] = (
+        [],
+        [Realised(0.05, noise_scales=True)],
+        [Realised(0.0002, noise_scales=True)],
     )
     lines, most = [], 0.0
     for tau in (0.1, 0.5, 1.0):

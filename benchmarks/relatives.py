@@ -25,7 +25,7 @@ from functools import partial
 
 import numpy as np
 
-from tether import Problem
+from tether import Constraint, Problem, Realised
 from tether.agents.relatives.dope import Dope, DopeConfig
 from tether.agents.relatives.doss import Doss
 from tether.agents.relatives.hp_ucb import HpUcb
@@ -93,14 +93,10 @@ def example_7(rounds, seed):
     problem = Problem.from_rays(
         phi_0=np.zeros((1, 2)),
         endpoints=ends[None],
-        baseline_cost_error=0.0,
-        baseline_cost=np.zeros((1, 1)),
+        constraints=Constraint(threshold=0.5, noise=sigma / 2.0, safe_cost=np.zeros((1, 1)), gamma_norm=np.sqrt(10.0)),
         horizon=1,
-        threshold=0.5,
-        noise=sigma / 2.0,  # the paper's ½ under the root, where the theorem has 2
         reward_noise=sigma / 2.0,
         confidence=1.0 / (4.0 * rounds),
-        gamma_norm=np.sqrt(10.0),
     )
     agent = Doss(problem)
     regret = violations = 0.0
@@ -122,18 +118,17 @@ def table_1(rounds, seed):
     noise = rng.standard_normal((rounds, 2))
     problem = Problem.from_rays(
         phi_0=np.zeros((rounds, dimension)),
-        endpoints=np.array(seen)[:, None],  # a context is a state, and comes once
-        baseline_cost_error=0.0,
-        baseline_cost=np.zeros((1, rounds)),
+        endpoints=np.array(seen)[:, None],
+        constraints=Constraint(
+            threshold=0.5,
+            noise=1.0,
+            safe_cost=np.zeros((1, rounds)),
+            gamma_norm=1.0,
+            relax=[Realised(0.01, noise_scales=True)],
+        ),
         horizon=1,
-        threshold=0.5,
-        noise=1.0,
         reward_noise=1.0,
-        limit="realised",
-        exceedance=0.01,
-        noise_scales=True,
         confidence=0.02,
-        gamma_norm=1.0,
     )
     shares = []
     for has_room in (True, False):

@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tether import Constraint
 from tether.agents.lsvi import LsviConfig, LsviUcb
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.ridge import project_rows
@@ -153,11 +154,8 @@ def finite_world(*, states: int, actions: int) -> LinearMDP:
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost_error=0.0,
-        baseline_cost=gamma @ features[:, 0].T,
+        constraints=Constraint(threshold=0.5, noise=0.01, safe_cost=gamma @ features[:, 0].T),
         horizon=3,
-        threshold=0.5,
-        noise=0.01,
     )
     return LinearMDP(
         name="finite",
@@ -194,12 +192,9 @@ def many_states() -> Line:
 
         return Problem(
             horizon=3,
-            threshold=(0.9,),
-            noise=(0.01,),
+            constraints=Constraint(threshold=0.9, noise=0.01, safe_cost=lambda step, state: 0.5),
             dimension=5,
             actions=actions,
-            baseline_cost_error=0.0,
-            baseline_cost=lambda step, state: 0.5,
             states=range(count),
         )
 

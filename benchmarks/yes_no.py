@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 from results import note, on_all_cores, parsed, show
 
-from tether import Advisor, Problem, SlucbConfig, SlucbQvi, Transition, bottling, synthetic
+from tether import Advisor, Bounded, Constraint, Problem, SlucbConfig, SlucbQvi, Transition, bottling, synthetic
 from tether.agents.slucb import slucb_rules
 from tether.kernels.likelihood import NEWTON_STEPS, load_rows, new_dual, new_trials, observe_trial, upper_cost
 from tether.kernels.radius import cost_radius, default_cost_ridge
@@ -66,16 +66,18 @@ def trials_needed(dimension: int, tau: float, seed: int, kind: str) -> int | Non
 
 def _problem(dimension: int, tau: float, kind: str) -> Problem:
     ends = np.eye(dimension)
-    more = {"cost_kind": "bounded"} if kind == "bounded" else {"noise": 0.5}
     return Problem(
         horizon=1,
-        threshold=tau,
         dimension=dimension,
         actions=lambda state: StarActions(ends[0], ends),
-        baseline_cost=None,
+        constraints=Constraint(threshold=tau, noise=noise_of(kind)),
         confidence=DELTA,
-        **more,
     )
+
+
+def noise_of(kind: str) -> Bounded | float:
+    """What is declared of yes/no costs: that they are, or only σ."""
+    return Bounded() if kind == "bounded" else 0.5
 
 
 def show_table(given: argparse.Namespace) -> None:
@@ -102,16 +104,8 @@ def decision_times(dimension: int, rays: int, rounds: int, kind: str, states: in
     starts = 0.1 * rng.dirichlet(np.ones(dimension), states)
     starts[:, 0] += 0.9
     ends = rng.dirichlet(np.full(dimension, 0.5), (states, rays))
-    more = {"cost_kind": "bounded"} if kind == "bounded" else {"noise": 0.5}
-    problem = Problem.from_rays(
-        phi_0=starts,
-        endpoints=ends,
-        baseline_cost_error=0.0,
-        baseline_cost=(starts @ gamma)[None],
-        horizon=1,
-        threshold=0.1,
-        **more,
-    )
+    limit = Constraint(threshold=0.1, noise=noise_of(kind), safe_cost=(starts @ gamma)[None])
+    problem = Problem.from_rays(phi_0=starts, endpoints=ends, constraints=limit, horizon=1)
     agent, theta, times = SlucbQvi(problem), rng.uniform(0.0, 1.0, dimension), np.zeros(rounds + 1)
     for x in rng.dirichlet(np.ones(dimension), 2000):  # every direction has been seen, and all atoms are in use
         agent.observe(Transition(0, 0, x, float(x @ theta), float(rng.random() < x @ gamma)))
@@ -134,15 +128,9 @@ def live_times(dimension: int, rays: int, rounds: int) -> np.ndarray:
     gamma[0], theta[0] = 0.01, 0.0
     starts = 0.1 * rng.dirichlet(np.ones(dimension), 3)
     starts[:, 0] += 0.9
-    ends, told = rng.dirichlet(np.full(dimension, 0.5), (3, rays)), {"horizon": 1, "threshold": 0.1}
-    problem = Problem.from_rays(
-        phi_0=starts,
-        endpoints=ends,
-        baseline_cost_error=0.0,
-        baseline_cost=(starts @ gamma)[None],
-        cost_kind="bounded",
-        **told,
-    )
+    ends = rng.dirichlet(np.full(dimension, 0.5), (3, rays))
+    limit = Constraint(threshold=0.1, noise=Bounded(), safe_cost=(starts @ gamma)[None])
+    problem = Problem.from_rays(phi_0=starts, endpoints=ends, constraints=limit, horizon=1)
     advisor, old = Advisor(problem, mode="live", criteria=Criteria.none()), rng.dirichlet(np.ones(dimension), 2000)
     costs = (rng.random(len(old)) < old @ gamma).astype(float)
     advisor.warm_start(old, costs, rewards=old @ theta, seen_states=[0] * len(old), duplicates="keep")
@@ -164,7 +152,8 @@ def study_ratios(episodes: int = 1000, times: int = 7) -> np.ndarray:
     for i, which in product(range(times), range(2)):
         streams = Streams.from_seed(1)
         world = synthetic(streams.instance, noise=0.5)
-        world = replace(world, problem=replace(world.problem, cost_kind=("gaussian", "bounded")[which]))
+        limit = replace(world.problem.constraints[0], noise=(0.5, Bounded())[which])
+        world = replace(world, problem=replace(world.problem, constraints=limit))
         begun = time.thread_time()
         simulate(world, SlucbQvi(world.problem), episodes, streams)
         seconds[i, which] = time.thread_time() - begun
@@ -178,7 +167,8 @@ def line_gain(seed: int, kind: str, episodes: int) -> np.ndarray:
     over τ. The costs are yes or no in both cases; "gaussian" is told σ = 1/2 instead."""
     streams = Streams.from_seed(seed)
     world = bottling(streams.instance)
-    problem = world.problem if kind == "bounded" else replace(world.problem, cost_kind="gaussian", noise=0.5)
+    limit = replace(world.problem.constraints[0], noise=noise_of(kind))
+    problem = replace(world.problem, constraints=limit)
     agent, earned, broken = SlucbQvi(problem, SlucbConfig(pooled=True)), np.zeros(episodes), 0
     for episode in range(episodes):
         state = world.reset(streams)
@@ -196,7 +186,7 @@ def line_gain(seed: int, kind: str, episodes: int) -> np.ndarray:
 def print_world(seeds: int, episodes: int) -> None:
     """Means over lines with their standard errors, as JSON for tools/figures.py."""
     lines = []
-    for kind, said in (("gaussian", "`noise=0.5`"), ("bounded", '`cost_kind="bounded"`')):
+    for kind, said in (("gaussian", "`noise=0.5`"), ("bounded", "`noise=Bounded()`")):
         runs = np.array([line_gain(seed, kind, episodes) for seed in range(seeds)])
         means, errors = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(seeds)
         shares = [f"{mean:.0f} ± {error:.0f}" for mean, error in zip(means[:2], errors[:2], strict=True)]

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TransformReward
 
-from tether import Bridge, learn
+from tether import Bridge, Constraint, Run, learn
 
 UP, MOVES = 0, ((-1, 0), (0, 1), (1, 0), (0, -1))
 WIND = np.repeat([0.05, 0.15, 0.45, 1.0], 12)  # by row; the last row is the cliff
@@ -23,14 +23,16 @@ def leads_to(cell: int, move: int) -> int:
 
 
 cliff = Bridge(
-    TransformReward(gymnasium.make("CliffWalking-v1"), lambda reward: max(reward, -1.0)),  # falls are costs here
+    TransformReward(gymnasium.make("CliffWalking-v1"), lambda reward: max(reward, -1.0)),
     features=lambda cell, move: np.eye(48)[leads_to(cell, move)],
     safe_action=UP,
-    threshold=0.3,
-    cost=lambda cell, move, landing, info: WIND[leads_to(cell, move)] + rng.normal(0.0, 0.05),
-    noise=0.05,
-    baseline_cost=lambda step, cell: WIND[leads_to(cell, UP)],
-    gamma_norm=4.0,
+    constraints=Constraint(
+        threshold=0.3,
+        noise=0.05,
+        safe_cost=lambda step, cell: WIND[leads_to(cell, UP)],
+        gamma_norm=4.0,
+        cost=lambda cell, move, landing, info: WIND[leads_to(cell, move)] + rng.normal(0.0, 0.05),
+    ),
     reward_range=(-1.0, 0.0),
     horizon=30,
 )
@@ -40,9 +42,9 @@ result = learn(
     episodes=400,
     limit_on="average over draws",
     stationary=True,
-    on_step=lambda decision, outcome: exact.append(decision.mean_feature @ WIND),
+    run=Run(on_step=lambda decision, outcome: exact.append(decision.mean_feature @ WIND)),
 )
 print(f"{result.summary()}\nreturn of the last 20 episodes: {result.returns[-20:].mean():.1f}")
-print(f"largest true expected wind of a step: {max(exact):.3f}, threshold {cliff.threshold}")
-assert max(exact) <= cliff.threshold
+print(f"largest true expected wind of a step: {max(exact):.3f}, threshold {cliff.problem.threshold[0]}")
+assert max(exact) <= cliff.problem.threshold[0]
 assert result.comparison.interval[0] > 5.0  # paired with the safe action

@@ -9,7 +9,7 @@ depend on the angle and the speed, which the small block carries. The safe actio
 import gymnasium
 import numpy as np
 
-from tether import Bridge, learn
+from tether import Bridge, Constraint, Run, learn
 from tether.features import Constant, Polynomial, Reading, concatenate
 
 rng = np.random.default_rng(1)
@@ -29,11 +29,13 @@ pendulum = Bridge(
     gymnasium.make("Pendulum-v1"),
     features=concatenate(Constant(), Reading(angle_and_speed, near_upright), weights=(1.0, 0.3)),
     safe_action=[0.0],
-    threshold=0.6,
-    cost=lambda observation, torque, following, info: heat(torque[0]) + rng.normal(0.0, 0.05),
-    noise=0.05,
-    baseline_cost=0.2,
-    gamma_norm=2.0,
+    constraints=Constraint(
+        threshold=0.6,
+        noise=0.05,
+        safe_cost=0.2,
+        gamma_norm=2.0,
+        cost=lambda observation, torque, following, info: heat(torque[0]) + rng.normal(0.0, 0.05),
+    ),
     reward_range=(-2.0, 0.0),
     reset_options={"x_init": 0.2, "y_init": 0.2},
     horizon=10,
@@ -43,10 +45,9 @@ result = learn(
     pendulum,
     episodes=60,
     stationary=True,
-    compare=40,
-    on_step=lambda decision, outcome: exact.append(heat(float(pendulum.env_action(decision)[0]))),
+    run=Run(compare=40, on_step=lambda decision, outcome: exact.append(heat(float(pendulum.env_action(decision)[0])))),
 )
 print(f"{result.summary()}\nlast 20 episodes: {result.returns[-20:].mean():.2f}")
-print(f"largest true heat of a step: {max(exact):.3f}, threshold {pendulum.threshold}")
-assert max(exact) <= pendulum.threshold
+print(f"largest true heat of a step: {max(exact):.3f}, threshold {pendulum.problem.threshold[0]}")
+assert max(exact) <= pendulum.problem.threshold[0]
 assert result.comparison.interval[0] > 0.3  # paired with the safe action

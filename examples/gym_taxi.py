@@ -8,7 +8,7 @@ the direct way does. The safe action drives up and down in the quiet rows, and e
 import gymnasium
 import numpy as np
 
-from tether import Bridge, learn
+from tether import Bridge, Constraint, Mask, Run, learn
 
 FARE = 415  # reset seed: the taxi at (3, 4), passenger at R, destination B
 COMPLAINTS = np.full(51, 0.1)
@@ -23,8 +23,7 @@ class SameFare(gymnasium.Wrapper):
         return self.env.reset(seed=FARE, options=options)
 
 
-env = SameFare(gymnasium.make("Taxi-v4"))
-taxi = env.unwrapped
+taxi = (env := SameFare(gymnasium.make("Taxi-v4"))).unwrapped
 
 
 def leads_to(state: int, action: int) -> int:
@@ -41,19 +40,21 @@ fare = Bridge(
     env,
     features=lambda state, action: np.eye(51)[leads_to(state, action)],
     safe_action=up_and_down,
-    mask="action_mask",
-    threshold=0.3,
-    cost=lambda state, action, following, info: COMPLAINTS[leads_to(state, action)] + rng.normal(0.0, 0.05),
-    noise=0.05,
-    baseline_cost=lambda step, state: COMPLAINTS[leads_to(state, up_and_down(state))],
-    gamma_norm=3.0,
+    actions=Mask("action_mask"),
+    constraints=Constraint(
+        threshold=0.3,
+        noise=0.05,
+        safe_cost=lambda step, state: COMPLAINTS[leads_to(state, up_and_down(state))],
+        gamma_norm=3.0,
+        cost=lambda state, action, following, info: COMPLAINTS[leads_to(state, action)] + rng.normal(0.0, 0.05),
+    ),
     reward_range=(-1.0, 20.0),
     horizon=40,
 )
 exact = []
 look = lambda decision, outcome: exact.append(decision.mean_feature @ COMPLAINTS)  # noqa: E731
-result = learn(fare, episodes=200, limit_on="average over draws", stationary=True, on_step=look)
+result = learn(fare, episodes=200, limit_on="average over draws", stationary=True, run=Run(on_step=look))
 print(f"{result.summary()}\nlast 50 episodes: {result.returns[-50:].mean():.1f}")
-print(f"largest true expected complaints of a move: {max(exact):.3f}, threshold {fare.threshold}")
-assert max(exact) <= fare.threshold
+print(f"largest true expected complaints of a move: {max(exact):.3f}, threshold {fare.problem.threshold[0]}")
+assert max(exact) <= fare.problem.threshold[0]
 assert result.comparison.interval[0] > 20.0  # paired with the safe action

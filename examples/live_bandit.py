@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tether import Advisor, Criteria, Guards, Problem, StarActions
+from tether import Advisor, Constraint, Criteria, Guards, Problem, StarActions
 
 BASE = {"new": 0.010, "loyal": 0.004}  # complaint rate when nothing is pushed
 SCALE, LEVERS = 0.5, [(0.8, 0.0), (0.0, 0.8), (0.6, 0.6)]
@@ -23,12 +23,9 @@ def actions(segment: str) -> StarActions:
 
 problem = Problem(
     horizon=1,
-    threshold=(0.03,),
-    noise=(0.02,),
+    constraints=Constraint(threshold=0.03, noise=0.02, safe_cost=lambda step, segment: BASE[segment], gamma_norm=0.1),
     dimension=4,
     actions=actions,
-    baseline_cost=lambda step, segment: BASE[segment],
-    gamma_norm=(0.1,),
 )
 true_cost = np.array([0.010, 0.004, 0.015, 0.030]) / SCALE
 true_reward = np.array([0.2, 0.3, 0.3, 0.5]) / SCALE

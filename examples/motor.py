@@ -10,7 +10,7 @@ import gym_electric_motor  # noqa: F401 - tells Gymnasium its environments
 import gymnasium
 import numpy as np
 
-from tether import Names, learn
+from tether import Bridge, Constraint, Names, Run, Targets, learn
 
 SPEED, CURRENT, WISHED = 0, 2, 5  # in an observation, all as shares of what the motor stands: 400 rad/s, 210 A
 GAINS = {"gentle": 0.15, "brisk": 0.3, "hard": 0.6}  # share of full voltage per share of current that is missing
@@ -33,21 +33,27 @@ def features(observation, action):
     return np.array([1.0, observation[CURRENT], push, abs(missing), np.sign(missing) * push]) / np.sqrt(5.0)
 
 
+def current(before, action, after, info):
+    """What is limited, in ampere."""
+    return 210.0 * after[CURRENT]
+
+
+FORWARD = Constraint(threshold=84.0, noise=1.0, gamma_norm=1000.0, cost=current)
+BACKWARD = Constraint(threshold=84.0, noise=1.0, gamma_norm=1000.0, cost=lambda *step: -current(*step))
 result = learn(
-    gymnasium.wrappers.FlattenObservation(gymnasium.make("Cont-CC-PermExDc-v0")),
-    features=features,
-    safe_action=balance,
-    targets=targets,
-    cost=lambda before, action, after, info: (210.0 * after[CURRENT], -210.0 * after[CURRENT]),
-    threshold=(84.0, 84.0),
-    noise=(1.0, 1.0),
-    gamma_norm=1000.0,
-    reward_range=(-1.0, 0.0),
-    horizon=30,
+    Bridge(
+        gymnasium.wrappers.FlattenObservation(gymnasium.make("Cont-CC-PermExDc-v0")),
+        features=features,
+        safe_action=balance,
+        actions=Targets(targets),
+        constraints=[FORWARD, BACKWARD],
+        reward_range=(-1.0, 0.0),
+        horizon=30,
+        names=Names(constraints=["current forward", "current backward"], cost_units=["A", "A"], actions=list(GAINS)),
+    ),
     stationary=True,
     episodes=60,
-    compare=40,
-    names=Names(constraints=["current forward", "current backward"], cost_units=["A", "A"], actions=list(GAINS)),
+    run=Run(compare=40),
 )
 print(result.summary())
 assert result.violations == 0  # the current that is measured here is the true one

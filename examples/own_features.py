@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tether import Problem, SlucbQvi
+from tether import Constraint, Problem, SlucbQvi
 from tether.features import ActionRays, AffineInAction, OneHot, Polynomial, Reading, concatenate
 
 
@@ -38,12 +38,11 @@ def run_off(field: Field, litres: np.ndarray) -> float:
 
 problem = Problem(
     horizon=1,
-    threshold=0.2,
-    noise=0.02,
+    constraints=Constraint(
+        threshold=0.2, noise=0.02, safe_cost=lambda step, field: run_off(field, SAFE), gamma_norm=1.0
+    ),
     dimension=features.dimension,
     actions=rays,
-    baseline_cost=lambda step, field: run_off(field, SAFE),
-    gamma_norm=1.0,
 )
 rng, agent, applied, worst = np.random.default_rng(0), SlucbQvi(problem), [], 0.0
 for _ in range(1000):

@@ -6,7 +6,7 @@ safe action is to push neither; its cost is known per segment. H = 1 makes this 
 
 import numpy as np
 
-from tether import Problem, SlucbQvi, StarActions
+from tether import Constraint, Problem, SlucbQvi, StarActions
 
 BASE = {"new": 0.010, "loyal": 0.004}  # complaint rate when nothing is pushed
 SCALE = 0.5  # keeps every feature inside the unit ball
@@ -22,12 +22,9 @@ def actions(segment: str) -> StarActions:
 
 problem = Problem(
     horizon=1,
-    threshold=(0.03,),
-    noise=(0.02,),
+    constraints=Constraint(threshold=0.03, noise=0.02, safe_cost=lambda step, segment: BASE[segment], gamma_norm=0.1),
     dimension=4,
     actions=actions,
-    baseline_cost=lambda step, segment: BASE[segment],
-    gamma_norm=(0.1,),
 )
 true_cost = np.array([0.010, 0.004, 0.015, 0.030]) / SCALE
 true_reward = np.array([0.2, 0.3, 0.3, 0.5]) / SCALE

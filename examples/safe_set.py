@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.animation import PillowWriter
 from matplotlib.figure import Figure
 
-from tether import CertifiedAgent, Problem, StarActions, certified_set
+from tether import CertifiedAgent, Constraint, Problem, StarActions, certified_set
 
 TURN = np.linspace(0.0, 2.0 * np.pi, 72, endpoint=False)
 RAYS = np.stack([np.cos(TURN), np.sin(TURN)], axis=1)
@@ -19,8 +19,8 @@ SCALE = np.sqrt(3.0)  # keeps every feature (1, lever 1, lever 2) inside the uni
 ACTIONS = StarActions(np.array([1.0, 0.0, 0.0]) / SCALE, np.insert(RAYS, 0, 1.0, axis=1) / SCALE)
 LIMIT, NOISE, DECISIONS = 0.5, 0.1, 1000
 TRUE = np.array([[0.1, 0.45, 0.25], [0.2, -0.5, 0.3]])  # heat and vibration: what the learner must find out
-KNOWN = {"baseline_cost": lambda step, state: TRUE[:, 0], "noise": (NOISE, NOISE), "gamma_norm": 1.2}  # at rest, σ, B
-PROBLEM = Problem(horizon=1, threshold=(LIMIT, LIMIT), dimension=3, actions=lambda state: ACTIONS, **KNOWN)
+LIMITS = [Constraint(threshold=LIMIT, noise=NOISE, safe_cost=at_rest, gamma_norm=1.2) for at_rest in TRUE[:, 0]]
+PROBLEM = Problem(horizon=1, dimension=3, actions=lambda state: ACTIONS, constraints=LIMITS)
 
 
 class Curious(CertifiedAgent):

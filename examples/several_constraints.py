@@ -5,7 +5,7 @@ Ad levers that annoy (complaints, under 3 %) and that drive people away (churn, 
 
 import numpy as np
 
-from tether import Problem, SlucbConfig, SlucbQvi, StarActions, Transition, certified_set
+from tether import Constraint, Problem, SlucbConfig, SlucbQvi, StarActions, Transition, certified_set
 
 LEVERS = {"video": (0.8, 0.0), "notifications": (0.0, 0.8), "both": (0.6, 0.6)}
 SAFE = np.array([0.5, 0.0, 0.0])  # an intercept, then how far each lever is pulled
@@ -16,16 +16,16 @@ STAR = StarActions(SAFE, np.array([[0.5, *pulled] for pulled in LEVERS.values()]
 
 def problem(*which: int) -> Problem:
     """The problem with both constraints, or with one of them at its share of δ."""
-    tau, sigma, base = np.array([0.03, 0.015]), np.array([0.01, 0.006]), np.array([SAFE @ COMPLAINTS, SAFE @ CHURN])
+    limits = [
+        Constraint(threshold=0.03, noise=0.01, safe_cost=SAFE @ COMPLAINTS, gamma_norm=0.1),
+        Constraint(threshold=0.015, noise=0.006, safe_cost=SAFE @ CHURN, gamma_norm=0.1),
+    ]
     return Problem(
         horizon=1,
-        threshold=tuple(tau[list(which)]),
-        noise=tuple(sigma[list(which)]),
         dimension=3,
         actions=lambda state: STAR,
-        baseline_cost=lambda step, state: base[list(which)],
+        constraints=[limits[number] for number in which],
         confidence=0.01 * len(which) / 2,
-        gamma_norm=0.1,
     )
 
 

@@ -5,7 +5,9 @@ from itertools import product
 
 import numpy as np
 
+from limits import stated
 from tether import (
+    Constraint,
     FiniteActions,
     LinearMDP,
     Problem,
@@ -32,11 +34,9 @@ def two_arm_problem(*, horizon=2, threshold=0.5, baseline_cost=0.1, finite=False
     settings = {"noise": 0.1, "confidence": 0.01, "states": range(3), "baseline_cost_error": 0.0}
     return Problem(
         horizon=horizon,
-        threshold=threshold,
         dimension=2,
         actions=lambda state: actions,
-        baseline_cost=told,
-        **{**settings, **more},
+        **stated(threshold=threshold, baseline_cost=told, **{**settings, **more}),
     )
 
 
@@ -52,7 +52,7 @@ def simplex_problem(d=4, *, horizon=1, noise=0.1, constraints=1, confidence=0.01
         "confidence": confidence,
         **told,
     }
-    return Problem.from_rays(phi_0=middle, endpoints=np.eye(d)[None], **settings)
+    return Problem.from_rays(phi_0=middle, endpoints=np.eye(d)[None], **stated(**settings))
 
 
 # Random, with every index different
@@ -108,9 +108,9 @@ def uneven_world(
     if finite:
         safe = rng.integers(0, rays + 1, size=states)  # a_0 has another index in every state
         features = np.array([np.insert(endpoints[s], safe[s], phi_0[s], axis=0) for s in range(states)])
-        problem = Problem.from_table(features=features, baseline_action=safe, **told)
+        problem = Problem.from_table(features=features, baseline_action=safe, **stated(**told))
     else:
-        problem = Problem.from_rays(phi_0=phi_0, endpoints=endpoints, **told)
+        problem = Problem.from_rays(phi_0=phi_0, endpoints=endpoints, **stated(**told))
     initial = rng.dirichlet(np.full(states, 5.0))
     return LinearMDP(name="small", problem=problem, true_theta=theta, true_gamma=gamma, true_mu=mu, initial=initial)
 
@@ -150,12 +150,14 @@ def finite_world(seed, *, states=2, actions=3, dimension=4, horizon=2, constrain
     problem = Problem.from_table(
         features=features,
         baseline_action=np.full(states, baseline),
-        baseline_cost=np.einsum("sd,hmd->hsm", features[:, baseline], truth["true_gamma"]),
-        baseline_cost_error=0.0,
         horizon=horizon,
-        threshold=threshold,
-        noise=0.1,
-        gamma_norm=3.0,
+        **stated(
+            baseline_cost=np.einsum("sd,hmd->hsm", features[:, baseline], truth["true_gamma"]),
+            baseline_cost_error=0.0,
+            threshold=threshold,
+            noise=0.1,
+            gamma_norm=3.0,
+        ),
     )
     return LinearMDP(name="finite", problem=problem, **truth)
 
@@ -169,12 +171,14 @@ def star_world(seed, *, states=3, rays=4, dimension=4, horizon=3, constraints=1,
     problem = Problem.from_rays(
         phi_0=phi_0,
         endpoints=rng.dirichlet(np.full(dimension, 0.5), size=(states, rays)),
-        baseline_cost=np.einsum("sd,hmd->hsm", phi_0, truth["true_gamma"]),
-        baseline_cost_error=0.0,
         horizon=horizon,
-        threshold=threshold,
-        noise=0.1,
-        gamma_norm=3.0,
+        **stated(
+            baseline_cost=np.einsum("sd,hmd->hsm", phi_0, truth["true_gamma"]),
+            baseline_cost_error=0.0,
+            threshold=threshold,
+            noise=0.1,
+            gamma_norm=3.0,
+        ),
     )
     return LinearMDP(name="star", problem=problem, **truth)
 
@@ -240,8 +244,8 @@ def random_problem(rng, *, error=0.0, known=True, kind=None):
         "baseline_cost_error": (error,) * constraints,
     }
     if is_star:
-        return Problem.from_rays(phi_0=phi_0, endpoints=rows, **told), gamma, pooled, states
-    return Problem.from_table(features=rows, baseline_action=safe, **told), gamma, pooled, states
+        return Problem.from_rays(phi_0=phi_0, endpoints=rows, **stated(**told)), gamma, pooled, states
+    return Problem.from_table(features=rows, baseline_action=safe, **stated(**told)), gamma, pooled, states
 
 
 def finite_problem(seed=0, *, horizon=1, states=3, actions=6, dimension=3, constraints=1, known=True):
@@ -256,11 +260,13 @@ def finite_problem(seed=0, *, horizon=1, states=3, actions=6, dimension=3, const
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost=(costs if constraints > 1 else costs[..., 0]) if known else None,
-        baseline_cost_error=0.0,
         horizon=horizon,
-        threshold=tuple(costs.max(axis=(0, 1)) + 0.1),
-        noise=(0.02,) * constraints,
+        **stated(
+            baseline_cost=(costs if constraints > 1 else costs[..., 0]) if known else None,
+            baseline_cost_error=0.0,
+            threshold=tuple(costs.max(axis=(0, 1)) + 0.1),
+            noise=(0.02,) * constraints,
+        ),
     )
     return problem, gamma
 
@@ -293,9 +299,9 @@ def two_constraints(*, finite=False, known_costs=True, same_stages=False):
     }
     if finite:
         features = np.concatenate([ends[:, :2], phi_0[:, None], ends[:, 2:]], axis=1)
-        problem = Problem.from_table(features=features, baseline_action=np.full(states, 2), **told)
+        problem = Problem.from_table(features=features, baseline_action=np.full(states, 2), **stated(**told))
     else:
-        problem = Problem.from_rays(phi_0=phi_0, endpoints=ends, **told)
+        problem = Problem.from_rays(phi_0=phi_0, endpoints=ends, **stated(**told))
     return LinearMDP(
         name="two constraints",
         problem=problem,
@@ -319,12 +325,13 @@ def many_actions():
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost=np.einsum("hmd,sd->hsm", gamma, features[np.arange(states), safe]),
-        baseline_cost_error=0.0,
+        constraints=Constraint(
+            threshold=0.5,
+            noise=0.1,
+            safe_cost=gamma[:, 0] @ features[np.arange(states), safe].T,
+            gamma_norm=2.0,
+        ),
         horizon=horizon,
-        threshold=0.5,
-        noise=0.1,
-        gamma_norm=2.0,
     )
     return LinearMDP(
         name="many actions",

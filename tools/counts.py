@@ -8,6 +8,7 @@ it, where it is called from Python; what it calls within the machine code does n
 """
 
 import ast
+import re
 import sys
 import tempfile
 import threading
@@ -50,6 +51,58 @@ def sizes() -> None:
     print(f"longest parameter list                 {count}: {name}, {path}")
     print(f"functions with more than {MOST_ARGUMENTS} arguments    {len(wide)}")
     for count, name, path in wide:
+        print(f"    {count}  {name}, {path}")
+
+
+RELAXED = {
+    "misfit": r"misfit",
+    "drift": r"drift",
+    "lost": r"\blost\b|\bLost\b",
+    "realised": r"realised|exceedance",
+    "bounded": r"\bbounded\b|\bBounded\b|likelihood",
+    "listed": r"\blisted\b",
+    "safe-cost error": r"baseline_cost_error|cost_error|SafeCost",
+}
+"""Words that name a relaxed assumption. `bounded`, `lost` and `listed` also count where they are plain English."""
+
+LARGEST = 8
+"""Classes that are listed."""
+
+
+def spread() -> None:
+    """Files outside `assumptions/` whose code (not its comments and docstrings) mentions a relaxed assumption."""
+    files = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name != "assumptions"]
+    code = {path: words_of(path) for path in files}
+    for name, pattern in RELAXED.items():
+        found = [path for path, words in code.items() if re.search(pattern, words)]
+        print(f"files that mention {name:19} {len(found)}")
+
+
+def words_of(path: Path) -> str:
+    """Names and strings of a module, without docstrings and comments."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [one for one in body if not is_text(one)] or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a statement is a string alone: a docstring, or the text under a constant."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def classes() -> None:
+    """The classes with most methods."""
+    found = [
+        (sum(isinstance(one, ast.FunctionDef) for one in node.body), node.name, path.relative_to(PACKAGE).as_posix())
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    print("largest classes, by methods")
+    for count, name, path in sorted(found, reverse=True)[:LARGEST]:
         print(f"    {count}  {name}, {path}")
 
 
@@ -152,13 +205,11 @@ def learn_step(crossings: Crossings) -> None:
         Line(crossings),
         features=Polynomial([-1.0], [1.0], degree=2),
         safe_action=[0.0],
-        threshold=0.35,
-        noise=0.05,
-        baseline_cost=0.2,
+        constraints=tether.Constraint(threshold=0.35, noise=0.05, safe_cost=0.2),
         reward_range=(0.0, 1.0),
         horizon=WARM_UP // 2 - 1,
         episodes=3,
-        progress=False,
+        run=tether.Run(progress=False),
     )
     crossings.report("one step of learn")
 
@@ -189,6 +240,8 @@ def post_decision(crossings: Crossings) -> None:
 
 if __name__ == "__main__":
     sizes()
+    spread()
+    classes()
     crossings = Crossings()
     learn_step(crossings)
     post_decision(crossings)

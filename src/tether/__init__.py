@@ -1,4 +1,4 @@
-"""Tether: reinforcement learning that keeps every step's cost under a threshold while it learns."""
+"""Tether: reinforcement learning that keeps the expected cost of every step under a threshold while it learns."""
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from tether.agents.lsvi import LsviConfig, LsviUcb
     from tether.agents.rslucb import RslucbQvi
     from tether.agents.slucb import SlucbConfig, SlucbQvi
+    from tether.assumptions.drift import Drift
+    from tether.assumptions.lost import Lost
+    from tether.assumptions.misfit import Misfit
+    from tether.assumptions.noise import Bounded
+    from tether.assumptions.realised import Realised
+    from tether.assumptions.safe_cost import SafeCost
     from tether.check.monitor import Alarm, Monitor
     from tether.check.report import Finding, Report
     from tether.errors import (
@@ -28,8 +34,9 @@ if TYPE_CHECKING:
         TetherError,
     )
     from tether.gym.bridge import Bridge
-    from tether.gym.learn import learn
+    from tether.gym.learn import Run, learn
     from tether.gym.result import LearningResult
+    from tether.gym.spaces import Mask, Targets
     from tether.lab.worlds.ad_load import ad_load
     from tether.lab.worlds.bottling import bottling
     from tether.lab.worlds.dosing import dosing
@@ -42,20 +49,29 @@ if TYPE_CHECKING:
     from tether.live.certificate import Certificate
     from tether.live.policy import Criteria, Guards
     from tether.live.states import StateCodec
+    from tether.live.upkeep import Upkeep
     from tether.problem.action_sets import FiniteActions, StarActions
+    from tether.problem.constraint import Constraint
     from tether.problem.names import Names
-    from tether.problem.problem import Problem
-    from tether.records import CostBound, Decision, Drift, Mixture, Radius, StarAction, Transition
+    from tether.problem.problem import Problem, StateKeys
+    from tether.records import CostBound, Decision, Mixture, Radius, StarAction, Transition
 
 _HOME = {
     "Problem": "tether.problem.problem",
+    "Constraint": "tether.problem.constraint",
+    "SafeCost": "tether.assumptions.safe_cost",
+    "Bounded": "tether.assumptions.noise",
+    "Misfit": "tether.assumptions.misfit",
+    "Drift": "tether.assumptions.drift",
+    "Lost": "tether.assumptions.lost",
+    "Realised": "tether.assumptions.realised",
+    "StateKeys": "tether.problem.problem",
     "Names": "tether.problem.names",
     "FiniteActions": "tether.problem.action_sets",
     "StarActions": "tether.problem.action_sets",
     "StarAction": "tether.records",
     "Decision": "tether.records",
     "CostBound": "tether.records",
-    "Drift": "tether.records",
     "Radius": "tether.records",
     "Mixture": "tether.records",
     "Transition": "tether.records",
@@ -69,8 +85,12 @@ _HOME = {
     "certified_set": "tether.agents.certified",
     "learn": "tether.gym.learn",
     "LearningResult": "tether.gym.result",
+    "Run": "tether.gym.learn",
     "Bridge": "tether.gym.bridge",
+    "Mask": "tether.gym.spaces",
+    "Targets": "tether.gym.spaces",
     "Advisor": "tether.live.advisor",
+    "Upkeep": "tether.live.upkeep",
     "LiveDecision": "tether.live.answers",
     "Certificate": "tether.live.certificate",
     "StateCodec": "tether.live.states",

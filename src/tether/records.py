@@ -1,7 +1,7 @@
 """The values that cross layers: actions, radii, decisions with their evidence, and transitions."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -74,6 +74,57 @@ class Drift:
     per: Literal["decision", "second"] = "decision"
 
 
+NONE = np.zeros(0)
+
+
+def _none() -> Array:
+    return NONE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Multipliers:
+    """Prove a bound on a cost in [0, 1] by weak duality: docs/theory.md section 14.
+
+    The point is Σ multiplier · row, and each row is a feature whose cost is limited. Any multipliers and any price of 0
+    or more give a bound, so that whoever reads them needs no solver. An empty array stands for zeros.
+
+    Attributes:
+        price: m, the price of the likelihood.
+        outcomes: multipliers of the groups of outcomes, accidents and successes apart (R,).
+        facts: multipliers of the remembered safe costs (F,).
+        own: multiplier of the safe cost of the state itself.
+        actions: multipliers of the candidates of D(s), each of which costs 0 to 1 (N,).
+        listed: multipliers of the listed actions, each of which costs 0 to 1 (L,).
+    """
+
+    price: float = 0.0
+    outcomes: Array = field(default_factory=_none)
+    facts: Array = field(default_factory=_none)
+    own: float = 0.0
+    actions: Array = field(default_factory=_none)
+    listed: Array = field(default_factory=_none)
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[tuple[float, "Multipliers"]]) -> "Multipliers":
+        """Add proofs with weights: they prove the weighted sum of what each one proves."""
+        price, own, arrays = 0.0, 0.0, [NONE] * 4
+        for weight, each in parts:
+            price, own = price + weight * each.price, own + weight * each.own
+            for place, more in enumerate((each.outcomes, each.facts, each.actions, each.listed)):
+                if len(more):
+                    arrays[place] = weight * more if not len(arrays[place]) else arrays[place] + weight * more
+        outcomes, facts, actions, listed = arrays
+        return cls(price, outcomes, facts, own, actions, listed)
+
+    def scaled_back(self, kept: float) -> "Multipliers":
+        """Return the proof for a point that keeps this part of the way from the safe action."""
+        return Multipliers.sum_of(((kept, self), (1.0 - kept, SAFE)))
+
+
+SAFE = Multipliers(own=1.0)
+"""The proof that the safe action costs what was declared."""
+
+
 @dataclass(frozen=True, slots=True)
 class CostBound:
     """The evidence for one constraint: cost <= bound <= threshold with the stated radius.
@@ -81,12 +132,12 @@ class CostBound:
     `bound` is the left side of Eq. (9) at the chosen feature, `baseline_cost` is τ_h(s) (NaN if unknown).
     `bounds` says what: the cost of the action, or (randomised agents, Eq. 14) the *expected* cost over the agent's own
     coin, so that a single action may cost more than τ. `facts` is how many remembered safe costs the bound rests on,
-    beside that of the state itself. `misfit` is the ε by which costs were declared to differ from linear ones, `drift`
-    says what it rests on where they were declared to drift. A bound on the "realised cost" holds for what is measured,
-    with probability 1 − `exceedance` at each step. `lost` is how many costs it should rest on but were never measured;
-    `lost_as` says what they count as (`Problem.lost`). `kind` says how it was proven: by a radius, or, for a cost in
-    [0, 1], by a likelihood ratio; the radius has then only steered the choice. `listed` is how many listed actions are
-    taken to cost between 0 and 1, played or not; 0 where a bound does not rest on that.
+    beside that of the state itself. `assumptions` says in a sentence each what the bound rests on beyond the paper's
+    assumptions. `drift` says which outcomes it rests on where costs were declared to drift. `lost` is how many costs it
+    should rest on but were never measured; `lost_as` says what they count as. `kind` says how it was proven: by a
+    radius, or, for a cost in [0, 1], by a likelihood ratio; the radius has then only steered the choice. `listed` is
+    how many listed actions are taken to cost between 0 and 1, played or not; 0 where a bound does not rest on that.
+    `multipliers` are the proof of a likelihood ratio's bound, from which the gate computes it again.
     """
 
     bound: float
@@ -95,13 +146,13 @@ class CostBound:
     baseline_cost: float
     bounds: Bounded = "cost"
     facts: int = 0
-    misfit: float = 0.0
+    assumptions: tuple[str, ...] = ()
     drift: Drift | None = None
-    exceedance: float = 0.0
     lost: int = 0
     lost_as: Literal["at-random", "worst-case"] = "at-random"
     kind: Proof = "radius"
     listed: int = 0
+    multipliers: Multipliers | None = field(default=None, compare=False, repr=False)
 
     @property
     def margin(self) -> float:

@@ -55,14 +55,14 @@ class Slucb:
 
     def __init__(self, problem: Problem, beta: float, *, ridge: float = 1.0) -> None:
         if problem.states is None or problem.baseline_cost is None:
-            raise InputError("the paper's algorithms plan for every state: give Problem its states and baseline_cost.")
+            raise InputError("the paper's algorithms plan for every state: give Problem its states and safe_cost.")
         self.problem, self.beta = problem, beta
         self.keys = {problem.key_of(state): s for s, state in enumerate(problem.states)}
         self.known = [problem.look_up(state) for state in problem.states]
         steps, states, d = problem.horizon, len(self.known), problem.dimension
         self.gram = np.tile(ridge * np.eye(d), (steps, 1, 1))  # line 1: A_h = λI
         self.reward_moment = np.zeros((steps, d))  # Σ rφ, the part of b_h that stays
-        self.cost_moment = np.zeros((steps, problem.constraints, d))  # Σ zφ, from which r_{h,s} follows
+        self.cost_moment = np.zeros((steps, len(problem.constraints), d))  # Σ zφ, from which r_{h,s} follows
         self.transition_moment = np.zeros((steps, states, d))  # Σ φ by next state, for the rest of b_h
         self.values = np.zeros((steps + 1, states))  # V_{H+1} = 0
         self.choices: dict[tuple[int, int], Any] = {}

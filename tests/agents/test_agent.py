@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from limits import stated
 from tether.agents.certified import certified_set
 from tether.agents.lsvi import LsviConfig, LsviUcb
 from tether.agents.rslucb import RslucbQvi
@@ -99,7 +100,7 @@ def test_a_key_that_is_coarser_than_the_state_does_not_lend_the_bounds_of_anothe
         return FiniteActions([[0.3, 0.0], [0.3, 0.9 * x]], 0)
 
     declared = {"actions": actions, "baseline_cost": 0.0, "key": lambda x: int(2.0 * x), "gamma_norm": 2.0}
-    problem = Problem(horizon=1, threshold=0.3, noise=0.02, dimension=2, **declared)
+    problem = Problem(horizon=1, dimension=2, **stated(threshold=0.3, noise=0.02, **declared))
     agent = (
         RslucbQvi(problem, rng=np.random.default_rng(1)) if mixes else SlucbQvi(problem, SlucbConfig(backup="tables"))
     )
@@ -162,7 +163,7 @@ def test_what_a_class_takes_for_equal_does_not_lend_the_bounds_of_another_state(
         return StarActions([1.0, 0.0], [[1.0, (state[0] if isinstance(state, tuple) else state).x]])
 
     told = {"baseline_cost": 0.1, "gamma_norm": 2.0, "feature_norm": 2.0}
-    problem = Problem(horizon=2, threshold=0.4, noise=0.05, dimension=2, actions=actions, **told)
+    problem = Problem(horizon=2, dimension=2, actions=actions, **stated(threshold=0.4, noise=0.05, **told))
     agent, rng, over = (
         SlucbQvi(problem, SlucbConfig(backup=backup, replan="every-episode")),
         np.random.default_rng(3),

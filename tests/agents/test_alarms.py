@@ -1,11 +1,10 @@
 """An alarm is for ever (docs/theory.md section 20): γ* lies in all confidence sets at once, so that one that is empty
 has proven a declaration false, whatever later data say."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from limits import restated, stated
 from tether import (
     CertifiedAgent,
     FiniteActions,
@@ -31,8 +30,12 @@ def problem_of(*, finite=False, horizon=1, **more):
     actions = FiniteActions(np.vstack([SAFE, ENDS]), 0) if finite else StarActions(SAFE, ENDS)
     told = {"noise": 0.1, "confidence": 0.01, "baseline_cost": lambda h, s: DECLARED} | more
     return Problem(
-        horizon=horizon, threshold=TAU, dimension=2, states=range(2), actions=lambda s: actions, gamma_norm=2.0, **told
-    )  # fmt: skip
+        horizon=horizon,
+        dimension=2,
+        states=range(2),
+        actions=lambda s: actions,
+        **stated(threshold=TAU, gamma_norm=2.0, **told),
+    )
 
 
 class Greedy(CertifiedAgent):
@@ -167,7 +170,7 @@ def test_a_released_alarm_comes_back_while_the_data_contradict():
 def test_a_compiled_block_of_episodes_latches_as_single_steps_do():
     world = synthetic(np.random.default_rng(3), states=4, rays=8, noise=0.3, horizon=2)
     true = world.problem
-    told = replace(true, baseline_cost=lambda h, s: true.look_up(s).baseline_cost[h] - 0.1)
+    told = restated(true, baseline_cost=lambda h, s: true.look_up(s).baseline_cost[h] - 0.1)
     played = []
     for runs in (simulate, simulate_stepwise):
         agent = SlucbQvi(told)

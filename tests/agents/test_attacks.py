@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from agents.cases import literal_bound
-from tether import AssumptionError, FiniteActions, InputError, Problem, SlucbConfig, SlucbQvi, StarActions, Transition
+from tether import (
+    AssumptionError,
+    Constraint,
+    FiniteActions,
+    InputError,
+    Problem,
+    SlucbConfig,
+    SlucbQvi,
+    StarActions,
+    Transition,
+)
 from tether.agents.slucb import EXPLORERS
 from tether.lab.simulate import simulate
 from tether.lab.worlds.linear_mdp import Streams
@@ -41,8 +51,8 @@ def test_a_ridge_below_the_rounding_of_the_gram_matrix_is_refused_or_safe(ridge)
 def _literal_all(agent, problem, history, d):
     """The bound at a played point when the regression lives in the complement of the known facts, by hand."""
     listed = [problem.actions(state).phi_0 for state in problem.states]
-    costs = [problem.baseline_cost(0, state) for state in problem.states]
-    f, start = problem.actions(d.state).phi_0, problem.baseline_cost(0, d.state)
+    costs = [problem.baseline_cost(0, state)[0] for state in problem.states]
+    f, start = problem.actions(d.state).phi_0, problem.baseline_cost(0, d.state)[0]
     told = (agent.costs.ridge, np.array(listed), np.array(costs), f, start)
     return literal_bound(told, history, d.feature, d.cost_radius.value, True)
 
@@ -56,14 +66,12 @@ def test_conditioning_on_all_listed_states_is_sound_in_states_that_are_not_liste
     stars = [StarActions(f, np.random.default_rng(s).dirichlet(np.ones(3), size=5)) for s, f in enumerate(starts)]
     problem = Problem(
         horizon=1,
-        threshold=0.6,
-        noise=0.05,
+        constraints=Constraint(
+            threshold=0.6, noise=0.05, safe_cost=lambda h, s: float(starts[s] @ gamma), gamma_norm=1.2
+        ),
         dimension=3,
         actions=lambda s: stars[s],
-        baseline_cost_error=0.0,
-        baseline_cost=lambda h, s: float(starts[s] @ gamma),
         states=[0],
-        gamma_norm=1.2,
     )
     agent, history, audited = SlucbQvi(problem, SlucbConfig(condition_on="all")), [], 0
     agent.register([0, 1])
@@ -96,12 +104,8 @@ def test_facts_that_almost_coincide_are_not_trusted_beyond_their_digits():
         problem = Problem.from_rays(
             phi_0=starts,
             endpoints=np.tile([[0.0, 1.0], [1.0, 0.0]], (2, 1, 1)),
-            baseline_cost_error=0.0,
-            baseline_cost=costs[None],
+            constraints=Constraint(threshold=0.5, noise=0.01, safe_cost=costs[None], gamma_norm=2.0),
             horizon=1,
-            threshold=0.5,
-            noise=0.01,
-            gamma_norm=2.0,
         )
         try:
             agent = SlucbQvi(problem, SlucbConfig(condition_on="all"))
@@ -121,12 +125,8 @@ def test_rays_that_end_at_or_beside_the_safe_feature_are_harmless(explorer, cond
     problem = Problem.from_rays(
         phi_0=f[None],
         endpoints=ends[None],
-        baseline_cost_error=0.0,
-        baseline_cost=[[float(f @ gamma)]],
+        constraints=Constraint(threshold=0.5, noise=0.02, safe_cost=[[float(f @ gamma)]], gamma_norm=1.1),
         horizon=1,
-        threshold=0.5,
-        noise=0.02,
-        gamma_norm=1.1,
     )
     agent, rng = SlucbQvi(problem, SlucbConfig(explorer=explorer, condition_on=condition_on)), np.random.default_rng(3)
     for _ in range(80):
@@ -164,11 +164,8 @@ def test_a_false_declaration_raises_the_alarm_and_falls_back_to_the_safe_action(
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.1]],
+        constraints=Constraint(threshold=0.5, noise=0.01, safe_cost=[[0.1]]),
         horizon=1,
-        threshold=0.5,
-        noise=0.01,
     )
     agent, rng = SlucbQvi(problem), np.random.default_rng(4)
     agent.register([0])
@@ -187,11 +184,11 @@ def test_a_constraint_that_only_the_middle_of_a_ray_satisfies_is_handled_with_tw
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
-        baseline_cost=None,
+        constraints=[
+            Constraint(threshold=0.5, noise=0.1, gamma_norm=1.0),
+            Constraint(threshold=0.3, noise=0.001, gamma_norm=1.0),
+        ],
         horizon=1,
-        threshold=(0.5, 0.3),
-        noise=(0.1, 0.001),
-        gamma_norm=1.0,
     )
     agent, gamma = SlucbQvi(problem, SlucbConfig(cost_ridge=0.01)), np.array([[0.2, 0.1], [0.0, 0.9]])
     agent.register([0])
@@ -211,12 +208,9 @@ def test_an_action_with_the_safe_feature_under_another_name_is_as_safe_as_the_sa
     rows = np.array([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]])
     problem = Problem(
         horizon=1,
-        threshold=0.3,
-        noise=0.1,
+        constraints=Constraint(threshold=0.3, noise=0.1, safe_cost=lambda h, s: 0.2),
         dimension=2,
         actions=lambda s: FiniteActions(rows, 0),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda h, s: 0.2,
     )
     agent = SlucbQvi(problem)
     d = agent.act(0, 0)

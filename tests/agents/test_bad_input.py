@@ -10,14 +10,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import (
     AssumptionError,
+    Constraint,
     FiniteActions,
     InputError,
     LinearMDP,
     LsviConfig,
     LsviUcb,
+    Misfit,
     Problem,
+    SafeCost,
     SlucbConfig,
     SlucbQvi,
     StarActions,
@@ -48,17 +52,17 @@ TOLD = {"horizon": 1, "threshold": 0.5, "noise": 0.1}
 
 
 def rays(**changes):
-    return Problem.from_rays(**{**STAR, **TOLD, **changes})
+    return Problem.from_rays(**stated(**{**STAR, **TOLD, **changes}))
 
 
 def table(**changes):
-    return Problem.from_table(**{**FINITE, **TOLD, **changes})
+    return Problem.from_table(**stated(**{**FINITE, **TOLD, **changes}))
 
 
 def bare(**changes):
     one = StarActions(np.array([0.5, 0.5]), np.array([[1.0, 0.0]]))
     basic = {"dimension": 2, "actions": lambda s: one, "baseline_cost": lambda h, s: 0.2, **TOLD}
-    return Problem(**{**basic, **changes})
+    return Problem(**stated(**{**basic, **changes}))
 
 
 PROBLEMS = {
@@ -99,9 +103,14 @@ PROBLEMS = {
     "safe cost equal to tau": (
         lambda: rays(baseline_cost=[[0.5]]),
         AssumptionError,
-        ["Assumption 2", "step 0", "state 0", r"0\.5", "tight_baseline"],
+        ["Assumption 2", "step 0", "state 0", r"0\.5", "if_tight"],
     ),
     "safe cost over tau": (lambda: table(baseline_cost=[[0.7]]), AssumptionError, ["Assumption 2", r"0\.7", r"0\.5"]),
+    "a function's safe cost over tau": (
+        lambda: bare(baseline_cost=lambda h, s: 0.7).look_up(0),
+        AssumptionError,
+        ["Assumption 2", r"0\.7"],
+    ),
     "second constraint too tight": (
         lambda: rays(threshold=(0.5, 0.1), baseline_cost=[[[0.2, 0.2]]]),
         AssumptionError,
@@ -109,21 +118,30 @@ PROBLEMS = {
     ),
     "NaN safe cost": (lambda: rays(baseline_cost=[[NAN]]), InputError, ["state 0", "nan", "finite"]),
     "shape of safe costs": (lambda: rays(baseline_cost=[[0.1, 0.2]]), InputError, [r"\(1, 1\)", r"\(1, 2\)"]),
-    "safe costs of one constraint for two": (
-        lambda: rays(threshold=(0.5, 0.6)),
+    "safe costs of two constraints in one table": (
+        lambda: rays(baseline_cost=[[[0.1, 0.1]]]),
         InputError,
-        ["baseline_cost", "M"],
+        ["safe_cost", r"\(1, 1, 2\)", "each constraint a table"],
     ),
-    "safe costs of three constraints for two": (
-        lambda: rays(threshold=(0.5, 0.6), baseline_cost=[[[0.1, 0.1, 0.1]]]),
+    "a safe cost of two numbers": (
+        lambda: bare(baseline_cost=lambda h, s: (0.1, 0.1)).look_up(0),
         InputError,
-        ["baseline_cost"],
+        ["2 costs", "each constraint a safe_cost"],
     ),
+    "safe costs known of one constraint only": (
+        lambda: bare(
+            constraints=[Constraint(threshold=0.5, noise=0.1, safe_cost=0.1), Constraint(threshold=0.5, noise=0.1)]
+        ),
+        InputError,
+        ["all constraints", "safe_cost, known or not"],
+    ),
+    "no constraint": (lambda: bare(constraints=[]), InputError, ["constraints must be a tether.Constraint", r"\[\]"]),
+    "a number as constraint": (lambda: bare(constraints=0.5), InputError, ["constraints must be", r"0\.5"]),
+    "no noise": (lambda: bare(noise=None), AssumptionError, ["noise", "Assumption 3", r"Bounded\(\)"]),
     "noise 0": (lambda: bare(noise=0.0), AssumptionError, ["Assumption", "noise", r"0\.0", "small positive"]),
     "negative noise": (lambda: bare(noise=-0.1), AssumptionError, ["noise", r"-0\.1"]),
     "NaN noise": (lambda: bare(noise=NAN), AssumptionError, ["noise", "nan"]),
     "infinite noise": (lambda: bare(noise=INF), AssumptionError, ["noise", "inf"]),
-    "noise of too many constraints": (lambda: bare(noise=(0.1, 0.1)), InputError, ["noise has 2", "1 threshold"]),
     "text as noise": (lambda: bare(noise="loud"), InputError, ["noise", "loud"]),
     "delta = 0": (lambda: bare(confidence=0.0), InputError, [r"\(0, 0\.5\)", r"0\.0", "failure"]),
     "delta = 0.5": (lambda: bare(confidence=0.5), InputError, [r"\(0, 0\.5\)"]),
@@ -134,10 +152,8 @@ PROBLEMS = {
     "B negative": (lambda: bare(gamma_norm=-1.0), AssumptionError, ["gamma_norm", r"-1\.0"]),
     "B NaN": (lambda: bare(gamma_norm=NAN), AssumptionError, ["gamma_norm", "nan"]),
     "B infinite": (lambda: bare(gamma_norm=INF), AssumptionError, ["gamma_norm", "inf"]),
-    "B for two constraints": (lambda: bare(gamma_norm=(1.0, 2.0)), InputError, ["gamma_norm has 2", "1 threshold"]),
     "tau NaN": (lambda: bare(threshold=NAN), InputError, ["threshold", "nan"]),
     "tau minus infinity": (lambda: bare(threshold=-INF), InputError, ["threshold", "-inf"]),
-    "no tau": (lambda: bare(threshold=()), InputError, ["threshold"]),
     "text as tau": (lambda: bare(threshold="low"), InputError, ["threshold", "low"]),
     "H = 0": (lambda: bare(horizon=0), InputError, ["horizon", ">= 1", "0"]),
     "H fractional": (lambda: bare(horizon=2.5), InputError, ["horizon", r"2\.5"]),
@@ -150,7 +166,7 @@ PROBLEMS = {
     "tight_baseline misspelt": (
         lambda: bare(tight_baseline="basline"),
         InputError,
-        ["'error' or 'baseline'", "basline"],
+        ["'error' or 'safe action'", "basline"],
     ),
 }
 
@@ -163,16 +179,9 @@ def test_a_problem_that_breaks_an_assumption_is_refused(name):
     check_refusal(refused, error, words)
 
 
-def test_a_norm_bound_given_as_an_array_is_used():
-    """gamma_norm=np.array([5.0]) is a natural way to write (5.0,)."""
-    assert bare(gamma_norm=np.array([5.0])).gamma_norm == (5.0,)
-    assert bare(threshold=(0.5, 0.5), gamma_norm=np.array([5.0, 6.0])).gamma_norm == (5.0, 6.0)
-
-
 DECLARED = {
     "one number": (0.2, {}),
     "a numpy number": (np.float32(0.25), {}),
-    "a list of one": ([0.2], {}),
     "one per constraint": ((0.2, 0.3), {"threshold": (0.5, 0.6)}),
     "a table": ([[0.1, 0.2, 0.3], [0.2, 0.1, 0.4]], {"states": range(3), "horizon": 2}),
     "a table per constraint": (np.full((2, 3, 2), 0.2), {"states": range(3), "horizon": 2, "threshold": (0.5, 0.6)}),
@@ -183,7 +192,7 @@ DECLARED = {
 def test_the_safe_cost_may_be_numbers_instead_of_a_function(name):
     cost, changes = DECLARED[name]
     problem = bare(baseline_cost=cost, **changes)
-    costs, m = np.array(cost, dtype=float), problem.constraints
+    costs, m = np.array(cost, dtype=float), len(problem.constraints)
     for step, state in ((0, 0), (problem.horizon - 1, 2)):
         told = costs if costs.ndim < 2 else costs[step, state]
         np.testing.assert_array_equal(problem.look_up(state).baseline_cost[step], np.reshape(told, m))
@@ -198,10 +207,9 @@ def test_tables_of_rays_take_one_number_for_the_safe_cost():
 
 
 UNDECLARED = {
-    "one number for two constraints": (0.2, {"threshold": (0.5, 0.6)}, InputError, ["1 entries", "2 thresholds"]),
     "a number over τ": (0.7, {}, AssumptionError, ["Assumption 2", "every state", r"0\.7", r"0\.5"]),
     "NaN": (NAN, {}, InputError, ["every state", "nan", "finite"]),
-    "text": ("cheap", {}, InputError, ["baseline_cost", "function", "cheap"]),
+    "text": ("cheap", {}, InputError, ["safe_cost", "function", "cheap"]),
     "a table without a list of states": ([[0.1, 0.2]], {}, InputError, [r"\(1, 2\)", r"range\(S\)"]),
     "one entry of a table over τ": (
         [[0.1, 0.5]], {"states": range(2)}, AssumptionError, ["Assumption 2", "step 0, state 1", r"0\.5"]
@@ -220,13 +228,19 @@ def test_numbers_that_are_no_safe_cost_are_refused_at_the_door(name):
 @pytest.mark.parametrize("hidden", [np.ma.masked, np.ma.array([0.2], mask=[True]), [np.ma.masked], np.array([0.2j])])
 def test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting(hidden):
     """numpy reads a masked number as 0, or as what lies under the mask: a safe cost that nobody knows would be one."""
-    with pytest.raises(InputError, match=r"baseline_cost must be numbers.*masked or complex"):
+    with pytest.raises(InputError, match=r"safe_cost must be numbers.*masked or complex"):
         bare(baseline_cost=lambda h, s: hidden).look_up(0)
-    with pytest.raises(InputError, match=r"baseline_cost must be numbers.*masked or complex"):
-        bare(baseline_cost=hidden)
-    for name in ("noise", "threshold", "misfit", "baseline_cost_error", "gamma_norm"):
-        with pytest.raises(InputError, match=name):
-            bare(**{name: hidden})
+    with pytest.raises(InputError, match=r"safe_cost must be numbers.*masked or complex"):
+        SafeCost(hidden)
+    for make in (
+        lambda: Constraint(threshold=hidden, noise=0.1),
+        lambda: Constraint(threshold=0.5, noise=hidden),
+        lambda: Constraint(threshold=0.5, noise=0.1, gamma_norm=hidden),
+        lambda: Misfit(hidden),
+        lambda: SafeCost(0.2, error=hidden),
+    ):
+        with pytest.raises(InputError, match="must be"):
+            make()
 
 
 @pytest.mark.parametrize("row", [np.ma.array([0.2, 0.5], mask=[True, False]), np.array([0.2j, 0.5])])
@@ -277,9 +291,7 @@ WORLDS = {
             problem=Problem.from_rays(
                 phi_0=[[0.5, 0.5]] * 2,
                 endpoints=[[[1.0, 0.0]]] * 2,
-                baseline_cost_error=0.0,
-                baseline_cost=[[0.2, 0.2]],
-                **TOLD,
+                **stated(baseline_cost_error=0.0, baseline_cost=[[0.2, 0.2]], **TOLD),
             ),
             true_mu=np.array([[[1.5, -0.5], [0.5, 0.5]]]),
             initial=np.array([0.5, 0.5]),
@@ -360,7 +372,7 @@ SETTINGS = {
     ),
     "condition on all, costs unknown": (
         lambda: agent_with(rays(baseline_cost=None), condition_on="all"),
-        ["condition_on='all'", "baseline_cost"],
+        ["condition_on='all'", "safe_cost"],
     ),
     "lsvi penalty negative": (lambda: lsvi_with(penalty=-0.1), ["penalty", r"-0\.1"]),
     "lsvi penalty NaN": (lambda: lsvi_with(penalty=NAN), ["penalty", "nan"]),
@@ -401,9 +413,7 @@ def test_known_costs_that_contradict_each_other_are_refused():
     problem = Problem.from_rays(
         phi_0=[[0.5, 0.5]] * 2,
         endpoints=[[[1.0, 0.0]]] * 2,
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.1, 0.3]],
-        **TOLD,
+        **stated(baseline_cost_error=0.0, baseline_cost=[[0.1, 0.3]], **TOLD),
     )
     with pytest.raises(AssumptionError, match=r"Assumption 1.*0\.2.*condition_on='state'"):
         SlucbQvi(problem, SlucbConfig(condition_on="all"))
@@ -413,7 +423,7 @@ def test_known_costs_that_contradict_each_other_are_refused():
 def test_known_costs_that_need_a_longer_gamma_than_declared_are_refused():
     """c(e_0)/10 = 0.3 means γ_0 = 3 > B = √2."""
     problem = Problem.from_rays(
-        phi_0=[[0.1, 0.0]], endpoints=[[[0.0, 1.0]]], baseline_cost_error=0.0, baseline_cost=[[0.3]], **TOLD
+        phi_0=[[0.1, 0.0]], endpoints=[[[0.0, 1.0]]], **stated(baseline_cost_error=0.0, baseline_cost=[[0.3]], **TOLD)
     )
     with pytest.raises(AssumptionError, match=r"Assumption 4.*gamma_norm"):
         SlucbQvi(problem, SlucbConfig(condition_on="all"))
@@ -454,13 +464,15 @@ def problem_with_bad_states(*, known_costs=True):
 
     return good, Problem(
         horizon=good.problem.horizon,
-        threshold=good.problem.threshold,
-        noise=good.problem.noise,
         dimension=good.problem.dimension,
         actions=actions,
-        baseline_cost_error=0.0,
-        baseline_cost=cost if known_costs else None,
-        gamma_norm=good.problem.gamma_norm,
+        **stated(
+            threshold=good.problem.threshold,
+            noise=good.problem.noise,
+            baseline_cost_error=0.0,
+            baseline_cost=cost if known_costs else None,
+            gamma_norm=good.problem.gamma_norm,
+        ),
     )
 
 
@@ -697,12 +709,9 @@ def test_a_key_that_is_not_hashable_is_refused_by_name():
     world = small_world()
     problem = Problem(
         horizon=3,
-        threshold=0.5,
-        noise=0.1,
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=world.problem.baseline_cost),
         dimension=3,
         actions=world.problem.actions,
-        baseline_cost_error=0.0,
-        baseline_cost=world.problem.baseline_cost,
         key=lambda state: [state],
     )
     with pytest.raises(Exception) as refused:

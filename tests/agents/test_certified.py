@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import (
     CertifiedAgent,
     InputError,
@@ -103,7 +104,7 @@ def test_a_step_that_is_the_minimum_over_constraints_must_still_satisfy_them_all
 
     def lengths(which):
         tau, sigma = np.array([0.5, 0.5])[which], np.array([0.001, 1.0])[which]
-        problem = Problem(threshold=tuple(tau), noise=tuple(sigma), gamma_norm=1.0, **told)
+        problem = Problem(**stated(threshold=tuple(tau), noise=tuple(sigma), gamma_norm=1.0, **told))
         agent = SlucbQvi(problem, SlucbConfig(cost_ridge=0.1))
         for x, cost in ((safe, (0.0, 0.0)), *((end, (1.0, 0.0)),) * 400):
             agent.observe(Transition(0, "s", x, 0.0, tuple(np.array(cost)[which])))

@@ -6,7 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from tether import Problem, RslucbQvi, SlucbQvi, StarActions
+from limits import stated
+from tether import Constraint, Problem, RslucbQvi, SlucbQvi, StarActions
 from tether.agents.demands import Learned, demanded_norm
 
 GAMMA = np.array([3.0, -2.5])
@@ -17,14 +18,15 @@ def two_states(gamma_norm, wrong=0.0):
     """Safe costs of two states, which determine γ* = (3, −2.5), of length 3.905."""
     return Problem(
         horizon=1,
-        threshold=3.0,
-        noise=0.05,
+        constraints=Constraint(
+            threshold=3.0,
+            noise=0.05,
+            safe_cost=lambda step, state: float(SAFE[state] @ GAMMA) + wrong,
+            gamma_norm=gamma_norm,
+        ),
         dimension=2,
         actions=lambda state: StarActions(SAFE[state], [[0.9, 0.1]]),
-        baseline_cost=lambda step, state: float(SAFE[state] @ GAMMA) + wrong,
         states=range(2),
-        gamma_norm=gamma_norm,
-        baseline_cost_error=0.0,
     )
 
 
@@ -69,13 +71,9 @@ def test_data_that_contradict_a_safe_cost_name_the_least_b_that_would_explain_th
     gamma, f = np.array([0.1, 8.0]), np.array([0.9, 0.0])
     problem = Problem(
         horizon=1,
-        threshold=1.0,
-        noise=0.05,
+        constraints=Constraint(threshold=1.0, noise=0.05, safe_cost=float(f @ gamma), gamma_norm=1.0),
         dimension=2,
         actions=lambda state: StarActions(f, [[0.9, 0.4]]),
-        baseline_cost=float(f @ gamma),
-        gamma_norm=1.0,
-        baseline_cost_error=0.0,
     )
     with pytest.warns(UserWarning, match="if B = 1 is right"):
         made = played(SlucbQvi(problem), 5, gamma, states=1)
@@ -88,13 +86,9 @@ def test_the_least_b_is_never_over_the_truth_where_safe_costs_are_right():
     gamma, f = np.array([0.1, 8.0]), np.array([0.9, 0.0])
     problem = Problem(
         horizon=1,
-        threshold=1.0,
-        noise=0.05,
+        constraints=Constraint(threshold=1.0, noise=0.05, safe_cost=float(f @ gamma), gamma_norm=1.0),
         dimension=2,
         actions=lambda state: StarActions(f, [[0.9, 0.4]]),
-        baseline_cost=float(f @ gamma),
-        gamma_norm=1.0,
-        baseline_cost_error=0.0,
     )
     wrong = 0
     for seed in range(40):
@@ -114,31 +108,31 @@ def test_where_no_b_helps_the_safe_costs_are_named():
     costs = features @ GAMMA + np.array([0.0, 0.0, 0.2])
     problem = Problem(
         horizon=1,
-        threshold=3.0,
-        noise=0.05,
+        constraints=Constraint(
+            threshold=3.0, noise=0.05, safe_cost=lambda step, state: float(costs[state]), gamma_norm=5.0
+        ),
         dimension=2,
         actions=lambda state: StarActions(features[state], [[0.9, 0.1]]),
-        baseline_cost=lambda step, state: float(costs[state]),
         states=range(3),
-        gamma_norm=5.0,
-        baseline_cost_error=0.0,
     )
-    with pytest.warns(UserWarning, match="Correct baseline_cost"):
+    with pytest.warns(UserWarning, match="Correct safe_cost"):
         last = played(SlucbQvi(problem), 9, states=3)[-1]
-    assert last.reason == "alarm" and "whatever B is: correct baseline_cost" in last.detail
+    assert last.reason == "alarm" and "whatever B is: correct safe_cost" in last.detail
 
 
 def test_a_constraint_is_named_by_its_number_where_there_are_several():
     problem = Problem(
         horizon=1,
-        threshold=(3.0, 3.0),
-        noise=0.05,
         dimension=2,
         actions=lambda state: StarActions(SAFE[state], [[0.9, 0.1]]),
-        baseline_cost=lambda step, state: (0.5 * float(SAFE[state] @ GAMMA), float(SAFE[state] @ GAMMA)),
         states=range(2),
-        gamma_norm=3.0,
-        baseline_cost_error=0.0,
+        **stated(
+            threshold=(3.0, 3.0),
+            noise=0.05,
+            baseline_cost=lambda step, state: (0.5 * float(SAFE[state] @ GAMMA), float(SAFE[state] @ GAMMA)),
+            gamma_norm=3.0,
+            baseline_cost_error=0.0,
+        ),
     )
     agent = SlucbQvi(problem)
     with pytest.warns(UserWarning, match="the declared safe cost 1 contradicts"):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import restated
 from live.plant import Plant, live_advisor
 from tether import FiniteActions, LsviConfig, LsviUcb, RslucbQvi, SlucbConfig, SlucbQvi, StarActions, Transition
 from tether.agents.certified import CertifiedAgent
@@ -32,7 +33,7 @@ def scaled(problem, s):
             return StarActions(found.phi_0 * s, found.endpoints * s)
         return FiniteActions(found.features * s, found.baseline)
 
-    return replace(
+    return restated(
         problem,
         actions=actions,
         feature_norm=problem.feature_norm * s,
@@ -67,7 +68,7 @@ def world(seed=7, **more):
 def declared(change, **more):
     """A world whose problem says more than `uneven_world` does."""
     made = world(**more)
-    return replace(made, problem=replace(made.problem, **change))
+    return replace(made, problem=restated(made.problem, **change))
 
 
 YES_NO = {"cost_kind": "bounded"}
@@ -173,7 +174,7 @@ def test_the_monitors_evidence_does_not_depend_on_the_unit_of_features(options):
     told = {name: value for name, value in options.items() if name != "pooled"}
     made = world(same_stages=bool(pooled), **told)
     true = made.problem.baseline_cost
-    lower = replace(made.problem, baseline_cost=lambda step, state: true(step, state) - 0.1)
+    lower = restated(made.problem, baseline_cost=lambda step, state: true(step, state) - 0.1)
     evidence = []
     for s in (1.0, *EXACT, *ROUNDED):
         agent, found = played(made, slucb(**pooled), s, declared=lower)

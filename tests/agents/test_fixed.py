@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbQvi
+from tether import Constraint, InputError, LsviConfig, LsviUcb, Problem, SlucbQvi
 from tether.agents.fixed import AlwaysSafe, DefaultAction
 from tether.agents.lsvi import PenalisedLsvi, penalised
 from tether.agents.testing import check_agent
@@ -69,10 +69,12 @@ def test_the_penalised_baseline_keeps_the_contract_of_agents(tmp_path):
 def test_lsvi_ucb_knows_where_trajectories_end(told):
     """State 1 ends: nothing is decided there, and it is worth its final reward at each of the steps that remain."""
     problem = Problem.from_rays(
-        phi_0=[[0.5, 0.5]] * 2, endpoints=[[[1.0, 0.0]]] * 2,
-        baseline_cost_error=0.0, baseline_cost=np.full((3, 2), 0.1), horizon=3,
-        threshold=0.5, noise=0.1, final_reward=lambda state: 0.25 if state == 1 else None,
-    )  # fmt: skip
+        phi_0=[[0.5, 0.5]] * 2,
+        endpoints=[[[1.0, 0.0]]] * 2,
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=np.full((3, 2), 0.1)),
+        horizon=3,
+        final_reward=lambda state: 0.25 if state == 1 else None,
+    )
     agent = LsviUcb(problem, true_gamma=np.full((3, 2), 0.1) if told else None)
     agent.register([0, 1])
     agent.plan()

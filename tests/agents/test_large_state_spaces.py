@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import Problem, SlucbConfig, SlucbQvi, StarActions
 from tether.agents.agent import arrays_in
 from tether.agents.testing import essence, snapshot
@@ -39,7 +40,7 @@ def problem_of(number_of, asked=None, **changes):
         "baseline_cost": lambda step, state: float(star_of(number_of(state)).phi_0 @ GAMMA),
         "gamma_norm": 1.5,
     }
-    return Problem(**{**told, **changes})
+    return Problem(**stated(**{**told, **changes}))
 
 
 def wander(agent, states, rng, episodes, *, ends_early=0.0):

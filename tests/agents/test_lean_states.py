@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agents.test_state_file import load, npy, repack
+from limits import stated
 from tether import (
     FiniteActions,
     InputError,
@@ -65,7 +66,7 @@ def plane(d=6, rays=8, horizon=3, *, point_of=np.asarray, **changes):
         "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: float(gamma @ star_at(point_of(state), d, rays).phi_0),
     }
-    return Problem(**{**told, **changes})
+    return Problem(**stated(**{**told, **changes}))
 
 
 def wander(agent, rng, episodes, make=lambda point: point):
@@ -343,7 +344,8 @@ def test_mixtures_need_tables():
     problem = many_actions().problem
     with pytest.raises(InputError, match=r"lean.*RSLUCB-QVI.*tables"):
         RslucbQvi(problem, SlucbConfig(backup="lean"), rng=np.random.default_rng(0))
-    unlisted = replace(problem, states=None)
+    limit = replace(problem.constraints[0], safe_cost=lambda step, state: problem.baseline_cost(step, state))
+    unlisted = replace(problem, states=None, constraints=limit)
     assert RslucbQvi(unlisted, rng=np.random.default_rng(0)).config.backup == "tables"
 
 
@@ -399,7 +401,7 @@ def test_a_state_that_its_key_does_not_hold_is_not_saved_and_the_way_out_is_name
     point_of, make = KINDS["dataclass"]
     agent = SlucbQvi(plane(point_of=point_of))
     wander(agent, np.random.default_rng(16), 3, make)
-    with pytest.raises(InputError, match=r"Spot.*state_of=.*backup='tables'"):
+    with pytest.raises(InputError, match=r"Spot.*StateKeys\(key, state_of\).*backup='tables'"):
         agent.save(tmp_path / "agent.tether")
     assert list(tmp_path.iterdir()) == []
     way_back = plane(point_of=point_of, state_of=lambda key: Spot(*key[1:]))

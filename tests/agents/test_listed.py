@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import CertifiedAgent, Problem, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.listed import NOTHING, Limits, Listed, Program
 from tether.lab.worlds.lake import frozen_lake
@@ -16,7 +17,7 @@ def proof(listed, facts, costs, x, errors=None):
     errors = np.zeros(len(facts)) if errors is None else np.array(errors)
     rows, costs = np.array(facts, dtype=float).reshape(-1, len(x)), np.array(costs, dtype=float)
     lists = Listed(np.array(listed, dtype=float), 2.0, 1e3)
-    return lists.proof(Program(lists.limits(*Limits(rows, costs - errors, costs + errors))), np.array(x, dtype=float))
+    return lists.proof(Program(lists.limits(rows, costs - errors, costs + errors)), np.array(x, dtype=float))
 
 
 def test_half_of_a_listed_action_costs_at_most_a_half():
@@ -27,7 +28,8 @@ def test_a_fact_and_a_box_prove_the_sum_of_both():
     """x = ½f + ½b with ⟨γ, f⟩ = 0.1 and ⟨γ, b⟩ <= 1: at most 0.05 + 0.5. The proof names b, which is no fact."""
     found = proof([[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0]], [0.1], [0.5, 0.5])
     assert found.bound == pytest.approx(0.55, abs=1e-9)
-    np.testing.assert_allclose(found.boxes, [[0.0, 1.0]])
+    np.testing.assert_array_equal(found.boxes, [0])
+    np.testing.assert_allclose(np.append(found.facts, found.listed), [0.5, 0.5, 0.0], atol=1e-9)
 
 
 def test_a_cost_that_is_at_least_0_bounds_another_from_above():
@@ -77,7 +79,7 @@ def test_a_solver_without_an_answer_leaves_the_trivial_bound(monkeypatch):
 def test_a_bound_says_whether_it_rests_on_the_list():
     half = proof([[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0]], [0.1], [0.5, 0.5])
     facts_alone = proof([[1.0, 0.0], [0.3, 0.7], [0.25, 0.75]], np.eye(2), [0.1, 0.3], [0.25, 0.75])
-    assert (half.rests, facts_alone.rests, NOTHING.rests) == (True, False, False)
+    assert [each.listed.any() for each in (half, facts_alone, NOTHING)] == [True, False, False]
 
 
 def two_halves(threshold=0.1):
@@ -85,7 +87,7 @@ def two_halves(threshold=0.1):
     rows = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]])
     told = {"horizon": 1, "threshold": threshold, "cost_kind": "bounded", "feature_norm": 1.0}
     return Problem.from_table(
-        features=rows, baseline_action=[0, 0], baseline_cost_error=0.0, baseline_cost=[[0.04, 0.04]], **told
+        features=rows, baseline_action=[0, 0], **stated(baseline_cost_error=0.0, baseline_cost=[[0.04, 0.04]], **told)
     )
 
 
@@ -129,7 +131,7 @@ def test_rays_list_nothing():
         "baseline_cost_error": 0.0,
         "baseline_cost": [[0.04]],
     }
-    assert len(Problem.from_rays(phi_0=[[0.5, 0.5]], endpoints=[[[1.0, 0.0]]], **told).listed_features()) == 0
+    assert len(Problem.from_rays(phi_0=[[0.5, 0.5]], endpoints=[[[1.0, 0.0]]], **stated(**told)).listed_features()) == 0
 
 
 def test_the_list_proves_most_safe_moves_of_the_lake_before_any_outcome():

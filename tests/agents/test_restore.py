@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from agents.cases import CASES
-from tether import InputError, Problem, SlucbConfig, SlucbQvi
+from limits import stated
+from tether import Constraint, InputError, Problem, SlucbConfig, SlucbQvi
 from tether.agents.testing import MOMENTS, changed, essence, play, restoring_equals_continuing, snapshot
 from tether.lab.worlds.linear_mdp import Streams
 from worlds import small_world
@@ -102,19 +103,21 @@ def _problem_over(make, **changes):
     """The small world, whose states are called something else."""
     world = small_world()
     index_of = {}
-    plain = Problem(horizon=1, threshold=1.0, noise=1.0, dimension=1, actions=lambda s: None, baseline_cost=None)
+    plain = Problem(horizon=1, constraints=Constraint(threshold=1.0, noise=1.0), dimension=1, actions=lambda s: None)
     for i in range(world.state_count):
         index_of[plain.key_of(make(i))] = i
     return world, Problem(
         horizon=world.problem.horizon,
-        threshold=world.problem.threshold,
-        noise=world.problem.noise,
         dimension=world.problem.dimension,
         actions=lambda s: world.problem.actions(index_of[plain.key_of(s)]),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda h, s: world.problem.baseline_cost(h, index_of[plain.key_of(s)]),
-        gamma_norm=world.problem.gamma_norm,
-        **changes,
+        **stated(
+            threshold=world.problem.threshold,
+            noise=world.problem.noise,
+            baseline_cost_error=0.0,
+            baseline_cost=lambda h, s: world.problem.baseline_cost(h, index_of[plain.key_of(s)]),
+            gamma_norm=world.problem.gamma_norm,
+            **changes,
+        ),
     )
 
 
@@ -212,7 +215,7 @@ def _one_set_for_all(**changes):
         "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: plain.baseline_cost(step, 0),
     }
-    return Problem(**{**told, **changes})
+    return Problem(**stated(**{**told, **changes}))
 
 
 ODD = {

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from agents.cases import CASES, RANDOMISED
-from tether import InputError, Problem, RslucbQvi, SlucbConfig
+from limits import restated
+from tether import Constraint, InputError, Problem, RslucbQvi, SlucbConfig
 from tether.agents.testing import essence, play
 from tether.errors import StateFileError
 from tether.lab.simulate import simulate, simulate_stepwise
@@ -214,7 +215,7 @@ class TestBadInput:
     """Refused with a reason."""
 
     def test_an_unknown_safe_cost_is_refused(self):
-        with pytest.raises(InputError, match="baseline_cost"):
+        with pytest.raises(InputError, match="declare safe_cost"):
             RslucbQvi(small_world(known_costs=False).problem, rng=np.random.default_rng(0))
 
     def test_a_coin_must_be_given(self):
@@ -256,11 +257,8 @@ def ending_problem():
     return Problem.from_table(
         features=[[[0.5, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]],
         baseline_action=[0, 0],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.1, 0.1], [0.1, 0.1]],
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=[[0.1, 0.1], [0.1, 0.1]]),
         horizon=2,
-        threshold=0.5,
-        noise=0.1,
         final_reward=lambda state: 0.5 if state == 1 else None,
     )
 
@@ -289,7 +287,7 @@ class TestEnds:
         np.testing.assert_allclose(agent.current.values[:, agent.slot_of(1)], [1.0, 0.5, 0.0])
 
     def test_an_end_needs_no_safe_cost_under_the_threshold(self):
-        problem = replace(ending_problem(), threshold=(0.05,), tight_baseline="baseline")
+        problem = restated(ending_problem(), threshold=(0.05,), tight_baseline="baseline")
         agent = RslucbQvi(problem, rng=np.random.default_rng(0))
         agent.register([0, 1])
         agent.plan()

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.cases import CASES
-from tether import InputError, LsviUcb, Problem, SlucbConfig, SlucbQvi, StateFileError
+from limits import stated
+from tether import Constraint, InputError, LsviUcb, Problem, SlucbConfig, SlucbQvi, StateFileError
 from tether.agents import state_file
 from tether.agents.testing import changed, essence, play, snapshot
 from tether.lab.worlds.linear_mdp import Streams
@@ -322,7 +323,7 @@ def _problem(**changes):
         "confidence": WORLD.problem.confidence,
         "gamma_norm": WORLD.problem.gamma_norm,
     }
-    return Problem.from_rays(**{**told, **changes})
+    return Problem.from_rays(**stated(**{**told, **changes}))
 
 
 OTHERS = {
@@ -333,7 +334,7 @@ OTHERS = {
     "unknown safe costs": lambda: _problem(baseline_cost=None),
     "other safe costs": lambda: _problem(baseline_cost=np.full((3, 4), 0.3)),
     "one other safe cost": lambda: _problem(
-        baseline_cost=np.array([[WORLD.problem.baseline_cost(h, s) for s in range(4)] for h in range(3)])
+        baseline_cost=np.array([[WORLD.problem.baseline_cost(h, s)[0] for s in range(4)] for h in range(3)])
         + 0.05 * np.eye(3, 4)
     ),
     "other endpoints": lambda: _problem(endpoints=WORLD.endpoints[:, ::-1]),
@@ -360,12 +361,9 @@ def _named(star, cost):
     """States called "a" and "b", served by functions: listed, but not by number."""
     return Problem(
         horizon=1,
-        threshold=0.5,
-        noise=0.1,
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=lambda h, s: cost if s == "b" else 0.2),
         dimension=3,
         actions=lambda s: star if s == "b" else WORLD.problem.actions(0),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda h, s: cost if s == "b" else 0.2,
         states=["a", "b"],
     )
 
@@ -385,8 +383,8 @@ def test_a_state_saved_with_isolated_actions_is_not_restored_onto_a_star(tmp_pat
     """Same features, but nothing between them could be played when the state was saved, and now it could."""
     rows = np.array([[0.5, 0.5], [1.0, 0.0]])
     told = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "baseline_cost_error": 0.0, "baseline_cost": [[0.2]]}
-    finite = Problem.from_table(features=rows[None], baseline_action=[0], **told)
-    star = Problem.from_rays(phi_0=rows[:1], endpoints=rows[None], **told)
+    finite = Problem.from_table(features=rows[None], baseline_action=[0], **stated(**told))
+    star = Problem.from_rays(phi_0=rows[:1], endpoints=rows[None], **stated(**told))
     agent = SlucbQvi(finite)
     agent.register([0])
     agent.save(tmp_path / "agent.tether")

@@ -1,13 +1,13 @@
 """Estimates from logs: brackets of ε and ρ that cover the truth, and what is said where there are none."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from check.test_levels import allowed
-from tether import Problem, StarActions, Transition
+from limits import restated
+from tether import Constraint, Problem, StarActions, Transition
 from tether.check.estimates import (
     DRIFT,
     FAMILY,
@@ -146,7 +146,7 @@ def test_the_report_bounds_the_misfit_where_features_repeat_and_says_so_where_th
 def test_a_misfit_over_the_declared_one_fails_and_a_declared_one_holds():
     x, z, *_ = repeated(0, 3000, 0.2)
     found = simplex_problem().check(log_of(x, z))[MISFIT]
-    assert found.verdict == "fails" and "declare misfit=" in found.way_out
+    assert found.verdict == "fails" and "declare Misfit(" in found.way_out
     assert simplex_problem(misfit=0.2).check(log_of(x, z))[MISFIT].verdict == "holds"
 
 
@@ -239,8 +239,8 @@ def test_a_declared_drift_is_compared_with_the_log():
     it is not."""
     x, z = drifting(0, 2000, 5e-4)
     little = finding(DRIFT, x, z, drift=1e-4)
-    assert little.verdict == "fails" and "but drift=0.0001 was declared" in little.evidence
-    enough = little.way_out.split("declare drift=")[1].split(" ")[0]
+    assert little.verdict == "fails" and "but Drift(0.0001) was declared" in little.evidence
+    enough = little.way_out.split("declare Drift(")[1].split(")")[0]
     for told in (5e-4, float(enough)):
         assert finding(DRIFT, x, z, drift=told).verdict == "holds"
     assert finding(DRIFT, x, z).verdict == "fails"
@@ -261,8 +261,8 @@ def test_a_declared_misfit_is_compared_with_the_log():
     """ε = 0.2 with 12 features seen 250 times each: told 0.02 is contradicted, told 0.25 is not."""
     x, z, *_ = repeated(0, 3000, 0.2)
     little = finding(MISFIT, x, z, misfit=0.02)
-    assert little.verdict == "fails" and "but misfit=0.02 was declared" in little.evidence
-    enough = little.way_out.split("declare misfit=")[1].split(" ")[0]
+    assert little.verdict == "fails" and "but Misfit(0.02) was declared" in little.evidence
+    enough = little.way_out.split("declare Misfit(")[1].split(")")[0]
     for told in (0.25, float(enough)):
         assert finding(MISFIT, x, z, misfit=told).verdict == "holds"
 
@@ -300,18 +300,16 @@ def test_a_norm_that_the_log_contradicts_fails_and_data_are_said_to_give_a_floor
     log = [Transition(0, 0, row, 0.5, float(200.0 * row[0] + 0.5 * rng.standard_normal())) for row in x]
     problem = Problem(
         horizon=1,
-        threshold=250.0,
-        noise=0.5,
+        constraints=Constraint(threshold=250.0, noise=0.5),
         dimension=2,
         actions=lambda state: StarActions([0.5, 0.0], [[0.5, 0.5]]),
-        baseline_cost=None,
         states=range(1),
     )
     small = problem.check(log)[NORM]
     assert small.verdict == "fails" and "data cannot bound it from above" in small.way_out
     assert "feature_effects=[…]" in small.way_out and "at least gamma_norm=" in small.way_out
     assert 150.0 < float(re.search("at least gamma_norm=([0-9.]+);", small.way_out).group(1)) <= 200.0
-    told = replace(problem, gamma_norm=(), feature_effects=[210.0, 210.0]).check(log)[NORM]
+    told = restated(problem, gamma_norm=(), feature_effects=[210.0, 210.0]).check(log)[NORM]
     assert told.verdict == "cannot be known" and "√d" not in told.evidence
 
 
@@ -330,13 +328,10 @@ def test_noise_in_directions_that_were_hardly_played_does_not_become_a_norm():
 def simplex_log_norm(x, z):
     problem = Problem(
         horizon=1,
-        threshold=4.0,
-        noise=0.5,
+        constraints=Constraint(threshold=4.0, noise=0.5, gamma_norm=5.0),
         dimension=2,
         actions=lambda state: StarActions([0.5, 0.0], [[0.5, 0.5]]),
-        baseline_cost=None,
         states=range(1),
-        gamma_norm=5.0,
     )
     return problem.check([Transition(0, 0, row, 0.5, float(cost)) for row, cost in zip(x, z, strict=True)])[NORM]
 

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import binom
 from typer.testing import CliRunner
 
+from limits import stated
 from tether.check.evaluate import Logged, evaluate, linear_value, logged_table
 from tether.check.logs import read_columns
 from tether.cli import app
@@ -127,7 +128,7 @@ def test_missing_rewards_are_counted_and_impossible_probabilities_refused():
 
 def bandit(noise=0.3):
     shape = {"threshold": 1.0, "noise": 0.1, "dimension": D, "feature_norm": 10.0}
-    return Problem(horizon=1, actions=lambda s: None, baseline_cost=None, reward_noise=noise, **shape)
+    return Problem(horizon=1, actions=lambda s: None, reward_noise=noise, **stated(baseline_cost=None, **shape))
 
 
 def test_the_linear_value_holds_for_greedy_logs_without_any_overlap():

@@ -5,7 +5,8 @@ import pytest
 
 from gym.small_envs import Shop
 from gym.test_learn import SHOP, run
-from tether import Bridge, FiniteActions, Problem, SlucbQvi, StarActions, Transition, learn
+from limits import bridged_with, learned_with, stated
+from tether import FiniteActions, Problem, SlucbQvi, StarActions, Transition
 from tether.agents.certified import certified_set
 from tether.check.growth import NAME
 from tether.errors import AssumptionError
@@ -18,7 +19,7 @@ def problem(sets, costs, **told):
     """Horizon 1, σ = 0.05, τ = 0.5 over as many states as there are sets."""
     known = {"baseline_cost": None if costs is None else lambda step, state: costs[state]}
     settings = {"horizon": 1, "threshold": 0.5, "noise": 0.05, "dimension": sets[0].endpoints.shape[1], **known, **told}
-    return Problem(actions=sets.__getitem__, states=range(len(sets)), **settings)
+    return Problem(actions=sets.__getitem__, states=range(len(sets)), **stated(**settings))
 
 
 def certifies_another(problem, gamma, steps=1000):
@@ -106,7 +107,7 @@ def test_a_learner_that_gains_under_its_limit_is_not_refused():
     assert (gained.bound <= 0.5).all() and gained.returns[-10:].mean() > gained.returns[:1].mean() + 0.5
     alone = {**SHOP, "features": PerAction(OneHot(2), 3), "stationary": True, "gamma_norm": 1.5}
     with pytest.raises(AssumptionError, match="does not grow"):
-        learn(Shop(), episodes=2, check=True, **alone)
+        learned_with(Shop(), episodes=2, check=True, **alone)
 
 
 def test_yes_no_costs_grow_if_what_is_declared_says_enough():
@@ -123,5 +124,5 @@ def test_yes_no_costs_grow_if_what_is_declared_says_enough():
 def test_pooled_steps_teach_each_other_in_the_outlook():
     """H = 5: a step of its own needs five times as many plays as a pooled one."""
     deep = problem(SHARED, SHARED_COSTS, horizon=5)
-    bridge = Bridge(Shop(), **SHOP)
+    bridge = bridged_with(Shop(), **SHOP)
     assert deep.check(pooled=True).ok and bridge.check(plays=200, pooled=True).ok

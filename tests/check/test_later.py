@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from check.test_levels import allowed
-from tether import Problem
+from tether import Constraint, Problem
 from tether.check.later import NAME, later_effects
 from tether.check.logs import as_log
 
@@ -15,9 +15,11 @@ def problem(noise=0.1):
     """Doses on a ray from (1, 0) / √2 to (1, 1) / √2."""
     root = np.sqrt(2.0)
     return Problem.from_rays(
-        phi_0=np.array([[1.0, 0.0]]) / root, endpoints=np.array([[[1.0, 1.0]]]) / root, baseline_cost=None,
-        horizon=HORIZON, threshold=0.9, noise=noise,
-    )  # fmt: skip
+        phi_0=np.array([[1.0, 0.0]]) / root,
+        endpoints=np.array([[[1.0, 1.0]]]) / root,
+        constraints=Constraint(threshold=0.9, noise=noise),
+        horizon=HORIZON,
+    )
 
 
 def doses(seed, episodes, late, lag=1):

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "benchmar
 from monitor_delay import TWINS
 from monitor_delay import run as play
 
-from tether import Problem
+from tether import Constraint, Problem
 from tether.check.monitor import DeclaredMeans, Monitor, SafePlays
 
 FALSE_ALARM = 1e-6
@@ -31,9 +31,11 @@ def allowed(runs: int, probability: float) -> int:
 def alarms(seeds, law, *, level, told=1.0, count=250):
     """Runs with an alarm. Features follow the last residual, which is what a learner does; noise ~ law, σ = told."""
     problem = Problem.from_rays(
-        phi_0=np.full((1, 3), 1 / 3), endpoints=np.eye(3)[None], baseline_cost=None, horizon=1, threshold=9.0,
-        noise=told, gamma_norm=3.0,
-    )  # fmt: skip
+        phi_0=np.full((1, 3), 1 / 3),
+        endpoints=np.eye(3)[None],
+        constraints=Constraint(threshold=9.0, noise=told, gamma_norm=3.0),
+        horizon=1,
+    )
     total = 0
     for seed in seeds:
         rng = np.random.default_rng([seed, 5])
@@ -145,9 +147,11 @@ def test_the_same_test_notices_a_declared_mean_that_is_too_low_or_too_high():
 def pooled_alarms(seeds, apart, *, level, episodes):
     """The monitors that raise an alarm where three steps are pooled whose γ* differ by `apart` along one axis."""
     problem = Problem.from_rays(
-        phi_0=np.full((1, 3), 1 / 3), endpoints=np.eye(3)[None], baseline_cost=None, horizon=3, threshold=9.0,
-        noise=0.2, gamma_norm=3.0,
-    )  # fmt: skip
+        phi_0=np.full((1, 3), 1 / 3),
+        endpoints=np.eye(3)[None],
+        constraints=Constraint(threshold=9.0, noise=0.2, gamma_norm=3.0),
+        horizon=3,
+    )
     found = []
     for seed in seeds:
         rng = np.random.default_rng([seed, 8])

@@ -7,7 +7,7 @@ import pytest
 
 from check.cases import linear, outcomes
 from live.plant import Plant, live_advisor
-from tether import Problem, Transition
+from tether import Constraint, Problem, Transition
 from tether.check.logs import Log, as_log
 from tether.errors import InputError, MissingExtra
 from tether.live.audit import export
@@ -148,7 +148,7 @@ def finite_problem():
     """Two states, three actions; a_0 is action 1."""
     features = np.arange(12.0).reshape(2, 3, 2) / 20.0
     return Problem.from_table(
-        features=features, baseline_action=[1, 1], baseline_cost=None, horizon=1, threshold=0.5, noise=0.1
+        features=features, baseline_action=[1, 1], constraints=Constraint(threshold=0.5, noise=0.1), horizon=1
     )
 
 

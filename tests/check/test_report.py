@@ -2,13 +2,24 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from check.cases import linear, outcomes
-from tether import FiniteActions, Names, Problem, SlucbQvi, StarActions, Streams, Transition, synthetic
+from limits import restated, stated
+from tether import (
+    Constraint,
+    FiniteActions,
+    Names,
+    Problem,
+    SafeCost,
+    SlucbQvi,
+    StarActions,
+    Streams,
+    Transition,
+    synthetic,
+)
 from tether.check.growth import NAME
 from tether.check.problem_check import SHARE, SafePlay, Ways, survey
 from tether.errors import InputError
@@ -22,7 +33,9 @@ RADIUS, OUTLOOK = "radius: H, d and δ leave a usable one", "outlook: steps of s
 def lazy(actions, cost=0.1, **told):
     """A problem that looks at its states only when asked."""
     settings = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "dimension": 2, "states": [0, 1], **told}
-    return Problem(actions=actions, baseline_cost=lambda step, state: cost, **{"baseline_cost_error": 0.0, **settings})
+    return Problem(
+        actions=actions, **stated(baseline_cost=lambda step, state: cost, **{"baseline_cost_error": 0.0, **settings})
+    )
 
 
 def safe_play(problem, *, averages=False):
@@ -127,9 +140,13 @@ def test_pooled_steps_with_different_safe_costs_fail():
     for apart, verdict in ((0.1, "fails"), (0.0, "holds")):
         problem = Problem(
             actions=lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]),
-            baseline_cost_error=0.0, baseline_cost=lambda step, state, apart=apart: 0.1 + apart * step,
-            horizon=2, threshold=0.5, noise=0.1, dimension=2, states=[0, 1],
-        )  # fmt: skip
+            constraints=Constraint(
+                threshold=0.5, noise=0.1, safe_cost=lambda step, state, apart=apart: 0.1 + apart * step
+            ),
+            horizon=2,
+            dimension=2,
+            states=[0, 1],
+        )
         assert problem.check(pooled=True)[name].verdict == verdict
 
 
@@ -143,9 +160,11 @@ def test_safe_costs_that_no_gamma_can_give_fail():
     """The same safe feature in both states, but costs 0.1 and 0.2."""
     problem = Problem(
         actions=lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]),
-        baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.1 + 0.1 * state,
-        horizon=1, threshold=0.5, noise=0.1, dimension=2, states=[0, 1],
-    )  # fmt: skip
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=lambda step, state: 0.1 + 0.1 * state),
+        horizon=1,
+        dimension=2,
+        states=[0, 1],
+    )
     finding = problem.check()["A1: declared safe costs are linear in φ"]
     assert finding.verdict == "fails" and "misses by up to 0.05" in finding.evidence
 
@@ -159,14 +178,11 @@ def test_safe_costs_that_were_rounded_are_told_from_exact_ones(decimals):
     problem = Problem.from_rays(
         phi_0=safe,
         endpoints=safe[:, None, ::-1],
-        baseline_cost_error=0.0,
-        baseline_cost=costs[None],
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=costs[None]),
         horizon=1,
-        threshold=0.5,
-        noise=0.1,
     )
     finding = problem.check()["A1: declared safe costs are linear in φ"]
-    assert finding.verdict == "holds" and ("baseline_cost_error" in finding.evidence) == (decimals == 9)
+    assert finding.verdict == "holds" and ("SafeCost(…, error=…)" in finding.evidence) == (decimals == 9)
 
 
 def test_a_bound_on_gamma_below_what_safe_costs_need_fails():
@@ -278,9 +294,11 @@ def test_the_outlook_finds_the_first_step_at_which_something_is_certified():
     gamma = np.array([0.1, 0.4, 0.3])
     problem = Problem(
         actions=lambda s: FiniteActions(np.vstack([safe[s], [0.4, 0.3, 0.3]]), 0),
-        baseline_cost_error=0.0, baseline_cost=lambda step, state: float(gamma @ safe[state]),
-        horizon=1, threshold=0.36, noise=0.3, dimension=3, states=[0, 1, 2],
-    )  # fmt: skip
+        constraints=Constraint(threshold=0.36, noise=0.3, safe_cost=lambda step, state: float(gamma @ safe[state])),
+        horizon=1,
+        dimension=3,
+        states=[0, 1, 2],
+    )
     play = safe_play(problem)
     assert play.first_new() == 2
     assert max(length.max() for length in play.reach_after(2).lengths) == 1.0
@@ -377,12 +395,9 @@ def test_a_state_whose_declared_cost_is_contradicted_is_shown_as_the_user_knows_
     for names, words in ((Names(), "state [21.5  3. ] costs"), (named, "21.5 °C costs")):
         problem = Problem(
             actions=lambda state: rays,
-            baseline_cost_error=0.0,
-            baseline_cost=0.1,
+            constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=0.1),
             dimension=1,
             horizon=1,
-            threshold=0.5,
-            noise=0.1,
             names=names,
         )
         log = [Transition(0, np.array([21.5, 3.0]), rays.phi_0, 0.5, 0.4, None) for _ in range(100)]
@@ -418,9 +433,13 @@ def test_declared_safe_costs_need_be_linear_only_up_to_their_declared_error(erro
     and by 0.035 in the root mean square; the best γ, 0.1375, misses by 0.0375."""
     problem = Problem(
         actions=lambda s: StarActions([1.0, 0.0], [[0.0, 1.0]]),
-        baseline_cost=lambda step, state: (0.1, 0.1, 0.175)[state], baseline_cost_error=error,
-        horizon=1, threshold=0.5, noise=0.1, dimension=2, states=[0, 1, 2],
-    )  # fmt: skip
+        constraints=Constraint(
+            threshold=0.5, noise=0.1, safe_cost=SafeCost(lambda step, state: (0.1, 0.1, 0.175)[state], error=error)
+        ),
+        horizon=1,
+        dimension=2,
+        states=[0, 1, 2],
+    )
     assert problem.check()["A1: declared safe costs are linear in φ"].verdict == verdict
 
 
@@ -464,7 +483,7 @@ def test_a_safe_action_that_broke_the_threshold_fails_though_later_outcomes_lie_
 def warm_room(rng, dearest, count=600):
     """A problem whose a_0 costs 0.1 in a cold room, up to `dearest` in a warm one (τ = 0.5, σ = 0.1), and a log."""
     problem = lazy(lambda s: StarActions([0.6, 0.6 * s], [[0.6, 0.6 * s - 0.1]]), states=None)
-    problem = replace(problem, baseline_cost=None)
+    problem = restated(problem, baseline_cost=None)
     rooms = rng.random(count)
     costs = 0.1 + (dearest - 0.1) * rooms + 0.1 * rng.standard_normal(count)
     return problem, [

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import restated
 from tether import RslucbQvi, SlucbConfig, SlucbQvi
 from tether.agents.testing import play
 from tether.check.monitor import Alarm, Monitor
@@ -99,7 +100,7 @@ def test_a_tripped_learner_plans_nothing_until_it_is_reset():
 def test_the_bound_of_a_safe_cost_with_an_error_bar_counts_it_when_tripped(error):
     """At most τ_s + e, and at most τ: a_0 was declared safe."""
     world = small_world()
-    agent = SlucbQvi(replace(world.problem, baseline_cost_error=error))
+    agent = SlucbQvi(restated(world.problem, baseline_cost_error=error))
     agent.watch = Monitor(agent.problem)
     agent.watch.alarm = ALARM
     shown = agent.act(0, 0).evidence[0]

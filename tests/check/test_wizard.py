@@ -1,6 +1,7 @@
 """The questions of `tether check --wizard`: they lead to problems that exist, and docs/choosing.md says the same."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -10,19 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tether import FiniteActions, Problem, RslucbQvi, SlucbQvi, StarActions
+import tether
+from tether import Constraint, FiniteActions, Problem, StarActions
+from tether.assumptions.relaxation import Relaxation
 from tether.check.wizard import ALWAYS_SAFE, QUESTIONS, Answer, cell, declaration, measured, obstacles, page
 from tether.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWERS = [answer for question in QUESTIONS for answer in question.answers]
-BASICS = {"horizon", "threshold", "dimension", "actions"}
+BASICS = {"horizon", "dimension", "actions", "constraints", "threshold"}
 NO_MATTER_OF_KNOWLEDGE = {
-    "confidence", "gamma_norm", "feature_norm", "states", "key", "state_of", "gap_floor", "tight_baseline",
-    "final_reward",
-    "version",
-    "names",
+    "confidence", "gamma_norm", "feature_norm", "states", "key", "final_reward", "version", "names", "cost",
 }  # fmt: skip
+RELAXATIONS = {
+    name: one
+    for name in tether.__all__
+    if isinstance(one := getattr(tether, name), type) and issubclass(one, Relaxation)
+}
+WORDS = {name: getattr(tether, name) for name in (*RELAXATIONS, "Bounded", "SafeCost")}
+"""What may stand in a constraint."""
 POINTS = np.array([[0.6, 0.2], [0.1, 0.8]])
 
 
@@ -37,8 +44,8 @@ def declared(answers):
     finite = any(answer.agent for answer in answers)
     actions = FiniteActions(POINTS, 0) if finite else StarActions(POINTS[0], POINTS[1:])
     scope = {
-        "np": np, "Problem": Problem, "SlucbQvi": SlucbQvi, "RslucbQvi": RslucbQvi, "H": 1, "τ": 0.7, "σ": 0.1, "d": 2,
-        "actions": lambda state: actions, "safe_cost": 0.1,
+        **{name: getattr(tether, name) for name in tether.__all__}, "np": np,
+        "H": 1, "τ": 0.7, "σ": 0.1, "d": 2, "actions": lambda state: actions, "safe_cost": 0.1,
     }  # fmt: skip
     exec(declaration(answers), scope)
     return scope["problem"], scope["agent"]
@@ -51,30 +58,51 @@ def test_what_is_printed_can_be_played_unless_an_obstacle_is_named(known):
         if not all(answer.covered for answer in answers):
             assert any("no option covers" in text for text in obstacles(answers))
         elif obstacles(answers):
-            with pytest.raises(InputError, match=r"RSLUCB-QVI|bounded"):
+            with pytest.raises(InputError, match=r"RSLUCB-QVI|Bounded"):
                 declared(answers)
         else:
             problem, agent = declared(answers)
             agent.plan()
             assert agent.act(0, 0, time=0.0).reason not in ("alarm", "tripped")
-            for option in (option for answer in answers for option in answer.options):
-                name, _, value = option.partition("=")
-                if value not in ("safe_cost", "None", "σ"):
-                    assert np.all(np.ravel(getattr(problem, name)) == np.ravel(eval(value))), option
+            (limit,) = problem.constraints
+            assert limit.known.cost == (None if "safe_cost=None" in known.options else 0.1)
+            assert limit.known.off_by == (0.01 if "error=" in known.options[0] else 0.0)
+            assert list(limit.relax) == [eval(word, dict(WORDS)) for answer in answers for word in answer.relax]
+            for record, words in ((limit, "constraint"), (problem, "problem")):
+                for option in (option for answer in others for option in getattr(answer, words)):
+                    name, _, value = option.partition("=")
+                    assert getattr(record, name) == eval(value, {**WORDS, "σ": 0.1}), option
 
 
 def test_every_option_about_what_is_known_is_asked_for():
-    asked = {option.partition("=")[0] for answer in ANSWERS for option in answer.options}
-    known = {field.name for field in fields(Problem)} - BASICS - NO_MATTER_OF_KNOWLEDGE
-    assert asked == known, "a new option of Problem is one more answer in QUESTIONS, or no matter of what is known"
+    written = " ".join(word for answer in ANSWERS for word in (*answer.constraint, *answer.relax))
+    keywords = {option.partition("=")[0] for answer in ANSWERS for option in answer.options}
+    asked = keywords | set(re.findall(r"([A-Z]\w+)\(", written))
+    arguments = {field.name for declared in (Problem, Constraint) for field in fields(declared)}
+    known = arguments - BASICS - NO_MATTER_OF_KNOWLEDGE | {*WORDS}
+    assert asked == known, "a new option is one more answer in QUESTIONS, or no matter of what is known"
 
 
 def test_the_first_answers_are_the_paper_s_problem():
     answers = [question.answers[0] for question in QUESTIONS]
     assert obstacles(answers) == []
-    assert "\n".join(declaration(answers).splitlines()[2:]) == (
-        "    baseline_cost=safe_cost,\n    noise=σ,\n)\nagent = SlucbQvi(problem)"
-    )
+    assert declaration(answers).splitlines() == [
+        "problem = Problem(",
+        "    horizon=H, dimension=d, actions=actions,",
+        "    constraints=Constraint(",
+        "        threshold=τ,",
+        "        safe_cost=safe_cost,",
+        "        noise=σ,",
+        "    ),",
+        ")",
+        "agent = SlucbQvi(problem)",
+    ]
+
+
+def test_several_relaxations_stand_in_one_list():
+    relaxing = [Answer("one", relax=("Misfit(0.01)",)), Answer("two", relax=("Drift(1e-4)",))]
+    assert "        relax=[Misfit(0.01), Drift(1e-4)],\n" in declaration(relaxing)
+    assert relaxing[0].options == ("relax=[Misfit(0.01)]",)
 
 
 def test_the_page_shows_the_same_questions_answers_and_figures(written):

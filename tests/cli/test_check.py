@@ -15,38 +15,56 @@ from tether.cli.check import of_problem
 MODULE = """
 import gymnasium
 import numpy as np
-from tether import FiniteActions, Problem, StarActions
+
+from tether import Constraint, FiniteActions, Problem, StarActions
+
 
 def star():
     return Problem.from_rays(
-        phi_0=np.full((1, 4), 0.25), endpoints=np.eye(4)[None], baseline_cost=[[0.4]],
-        horizon=1, threshold=0.6, noise=0.1,
+        phi_0=np.full((1, 4), 0.25),
+        endpoints=np.eye(4)[None],
+        constraints=Constraint(threshold=0.6, noise=0.1, safe_cost=[[0.4]]),
+        horizon=1,
     )
+
 
 class Holder:
     problem = star()
 
+
 ready = star()
 number = 7
 finite = Problem.from_table(
-    features=[[[1.0, 0.0], [0.0, 1.0]]], baseline_action=[0], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.1
+    features=[[[1.0, 0.0], [0.0, 1.0]]],
+    baseline_action=[0],
+    constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=[[0.1]]),
+    horizon=1,
 )
 rays = StarActions([0.5], [[1.0]])
-unlisted = Problem(horizon=1, threshold=0.5, noise=0.1, dimension=1, actions=lambda s: rays, baseline_cost=None)
+unlisted = Problem(
+    horizon=1, constraints=Constraint(threshold=0.5, noise=0.1), dimension=1, actions=lambda s: rays
+)
 environment = gymnasium.make("Pendulum-v1")
+
 
 def needs(argument):
     return argument
 
+
 def broken():
     raise ValueError("sensor table missing")
+
 
 def mistyped():
     return len(3)
 
+
 def refused():
     return Problem.from_rays(
-        phi_0=[[0.5, 0.5]], endpoints=[[[3.0, 0.0]]], baseline_cost=[[0.1]], horizon=1, threshold=0.5, noise=0.1
+        phi_0=[[0.5, 0.5]],
+        endpoints=[[[3.0, 0.0]]],
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=[[0.1]]),
+        horizon=1,
     )
 """
 
@@ -162,32 +180,49 @@ def test_a_study_shows_what_its_problems_allow():
 BRIDGE = """
 import numpy as np
 from gymnasium import Env, spaces
-from tether import Bridge, Problem, StarActions
+
+from tether import Bridge, Constraint, Problem, StarActions
+
 
 class Room(Env):
     observation_space, action_space = spaces.Box(-1.0, 1.0, (1,)), spaces.Box(0.0, 1.0, (1,))
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return self.observation(), {}
+
     def observation(self):
         return self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
+
     def step(self, action):
         cost = COST + 0.2 * float(action[0]) + 0.05 * self.np_random.standard_normal()
         return self.observation(), float(action[0]), False, False, {"cost": cost}
 
+
 COST = 0.3
+
 
 def bridge():
     features = lambda state, action: np.array([0.7, 0.7 * float(action[0])])
-    return Bridge(Room(), features=features, safe_action=[0.0], threshold=0.5, noise=0.05, horizon=5)
+    return Bridge(
+        Room(),
+        features=features,
+        safe_action=[0.0],
+        constraints=Constraint(threshold=0.5, noise=0.05),
+        horizon=5,
+    )
+
 
 def unsafe():
     global COST
     COST = 0.6
     return bridge()
 
+
 vast = Problem(
-    horizon=1, threshold=0.5, noise=0.1, dimension=1, baseline_cost=None,
+    horizon=1,
+    constraints=Constraint(threshold=0.5, noise=0.1),
+    dimension=1,
     actions=lambda state: StarActions(np.array([0.5]), np.array([[0.9]])),
 )
 """

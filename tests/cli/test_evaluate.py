@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from limits import stated
 from live.plant import Plant
-from tether import Advisor, Problem
+from tether import Advisor, Problem, Upkeep
 from tether.check.evaluate import evaluate
 from tether.cli import app
 from tether.live.audit import logged
@@ -21,7 +22,7 @@ HERE = __name__
 def problem():
     """The world's, with a declared noise of rewards."""
     told = {name: getattr(WORLD.problem, name) for name in Problem.__dataclass_fields__}
-    return Problem(**{**told, "reward_noise": 0.05})
+    return Problem(**stated(**{**told, "reward_noise": 0.05}))
 
 
 def safe(state):
@@ -45,7 +46,7 @@ def drawn(tmp_path_factory):
     """A log with 30 shadow and 150 guarded decisions, p = 1/2."""
     path = tmp_path_factory.mktemp("log") / "log.db"
     guards = Guards(canary=0.5, reward_range=(-2.0, 2.0), guarded_rate=1.0, margin_share=0.1)
-    with Advisor(problem(), path, guards=guards, criteria=Criteria.none(), refresh=None) as advisor:
+    with Advisor(problem(), path, guards=guards, criteria=Criteria.none(), upkeep=Upkeep(refresh=None)) as advisor:
         plant = Plant(WORLD.true_gamma)
         plant.play(advisor, 30)
         advisor.promote("guarded", by="me", why="test")
@@ -80,7 +81,7 @@ def test_without_overlap_it_is_refused_and_only_the_linear_value_is_left(drawn):
 
 
 def test_a_log_of_the_safe_action_alone_says_nothing_of_proposals(tmp_path):
-    with Advisor(problem(), tmp_path / "log.db", refresh=None) as advisor:
+    with Advisor(problem(), tmp_path / "log.db", upkeep=Upkeep(refresh=None)) as advisor:
         Plant(WORLD.true_gamma).play(advisor, 40)
     told = json.loads(run(tmp_path / "log.db", "--policy", "proposal", "--problem", f"{HERE}:problem", "--json").output)
     assert told["estimates"] == [] and "the log's policy never did there" in told["refused"]

@@ -3,16 +3,16 @@
 import io
 import json
 import sys
-from inspect import signature
+from dataclasses import fields
 
 import pytest
 from typer.testing import CliRunner
 
-from tether import learn
+from tether import Bridge, Constraint
 from tether.check.wizard import QUESTIONS, cell
 from tether.cli import app, check
 
-WORST_CASE = '10 % of costs lost, `lost="worst-case"`'
+WORST_CASE = '10 % of costs lost, `Lost("worst-case")`'
 PAPER, DRIFT, CLASH, YES_NO = "1111111111", "1111111411", "3111111131", "1212111111"
 NO_NORM = "1111311111"
 
@@ -26,14 +26,9 @@ def wizard(numbers, *arguments, code):
 
 def test_the_problem_is_on_standard_output_and_the_questions_are_not():
     found = wizard("2142213111", code=0)
-    for option in (
-        'lost="worst-case"',
-        "misfit=0.01",
-        "feature_effects=[2.0, 0.5]",
-        'limit="realised"',
-        "noise_scales=True",
-    ):
-        assert f"    {option},\n" in found.stdout
+    relax = 'relax=[Lost("worst-case", cost_range=(0.0, 1.0)), Misfit(0.01), Realised(0.05, noise_scales=True)]'
+    for option in ("safe_cost=SafeCost(safe_cost, error=0.01)", "feature_effects=[2.0, 0.5]", relax):
+        assert f"        {option},\n" in found.stdout
     assert "reward_noise" not in found.stdout
     assert (
         f"regret {cell(WORST_CASE, 1)[0]} times" in " ".join(found.stdout.split())
@@ -44,11 +39,14 @@ def test_the_problem_is_on_standard_output_and_the_questions_are_not():
         assert f"{question.words}\n  1  " in found.stderr and f"{question.words}\n  1  " not in found.stdout
 
 
-def test_every_option_that_is_printed_is_one_of_learn():
-    assert "tether.learn takes the same options" in wizard(PAPER, code=0).stdout
-    options = [option for question in QUESTIONS for answer in question.answers for option in answer.options]
-    names = {option.partition("=")[0] for option in options if "(" not in option.partition("=")[0]}
-    assert len(names) > 10 and names <= set(signature(learn).parameters)
+def test_every_option_that_is_printed_is_one_of_a_constraint_or_a_bridge():
+    assert "tether.learn takes the same constraints" in wizard(PAPER, code=0).stdout
+    answers = [answer for question in QUESTIONS for answer in question.answers]
+    names = {word.partition("=")[0] for answer in answers for word in answer.constraint}
+    assert names == {"safe_cost", "noise", "feature_effects"} and names <= {field.name for field in fields(Constraint)}
+    beside = {word.partition("=")[0] for answer in answers for word in answer.problem}
+    assert beside == {"reward_noise"} and beside <= {field.name for field in fields(Bridge)}
+    assert "reward_noise goes into tether.Bridge" in wizard("1111121111", code=0).stdout
 
 
 @pytest.mark.parametrize(
@@ -56,8 +54,8 @@ def test_every_option_that_is_printed_is_one_of_learn():
     [
         (DRIFT, 'no option covers the answer "yes, in jumps or at an unknown rate"'),
         (NO_NORM, 'no option covers the answer "I cannot say"'),
-        (CLASH, "RslucbQvi refuses baseline_cost=None"),
-        (YES_NO, 'cost_kind="bounded" refuses misfit'),
+        (CLASH, "RslucbQvi refuses safe_cost=None"),
+        (YES_NO, "noise=Bounded() refuses Misfit(0.01)"),
     ],
 )
 def test_what_the_guarantee_does_not_cover_exits_with_1(numbers, words):

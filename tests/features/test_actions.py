@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.generators import constrained, law, seeds
+from tether import Constraint
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.lab.worlds.linear_mdp import Streams
 from tether.problem.action_sets import StarActions
@@ -132,12 +133,9 @@ def test_a_safe_cost_that_contradicts_the_data_raises_the_alarm_and_plays_safe(s
     f, ends = np.array([0.6, 0.4]), rng.dirichlet(np.ones(2), 3)
     problem = Problem(
         horizon=1,
-        threshold=0.5,
-        noise=0.1,
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=lambda step, state: 0.1),
         dimension=2,
         actions=lambda state: StarActions(f, ends),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda step, state: 0.1,
         states=range(1),
     )
     agent = SlucbQvi(problem, SlucbConfig(explorer=explorer))

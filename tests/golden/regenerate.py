@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from limits import stated
 from tether import LinearMDP, Problem, SlucbConfig, SlucbQvi, synthetic
 from tether.lab.worlds.linear_mdp import Streams
 from tether.lab.worlds.planning import optimal_safe_policy, policy_values
@@ -38,12 +39,14 @@ def finite_run():
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost_error=0.0,
-        baseline_cost=np.einsum("hmd,sd->hsm", gamma, features[np.arange(states), safe]),
         horizon=horizon,
-        threshold=(0.55, 0.6),
-        noise=(0.01, 0.02),
-        gamma_norm=1.2,
+        **stated(
+            baseline_cost_error=0.0,
+            baseline_cost=np.einsum("hmd,sd->hsm", gamma, features[np.arange(states), safe]),
+            threshold=(0.55, 0.6),
+            noise=(0.01, 0.02),
+            gamma_norm=1.2,
+        ),
     )
     world = LinearMDP(
         name="golden-finite",

@@ -12,7 +12,23 @@ from gymnasium import spaces
 
 from gym.small_envs import Quit, Shop, Valve
 from gym.test_learn import SHOP, VALVE, run
-from tether import AssumptionError, Bridge, InputError, Problem, RslucbQvi, SlucbQvi, learn
+from limits import bridged_with, learned_with, stated
+from tether import (
+    AssumptionError,
+    Bounded,
+    Bridge,
+    Constraint,
+    Drift,
+    InputError,
+    Misfit,
+    Problem,
+    Realised,
+    RslucbQvi,
+    SafeCost,
+    SlucbQvi,
+    learn,
+)
+from tether.arguments import MOVED
 from tether.errors import TetherError
 from tether.features import Constant, OneHot, PerDirection, Polynomial
 
@@ -49,7 +65,7 @@ def changed(told, **new):
         (Shop, changed(SHOP, features=lambda s: [0.5]), InputError, r"FunctionFeatures.*\(observation, action\)"),
         (Shop, changed(SHOP, safe_action=lambda: 0), InputError, r"safe_action is called with \(observation\)"),
         (Shop, changed(SHOP, cost=lambda s, a: 0.1), InputError, "cost is called with .*next_observation, info"),
-        (Shop, changed(SHOP, baseline_cost=lambda s: 0.1), InputError, r"baseline_cost is called with \(step, obs"),
+        (Shop, changed(SHOP, baseline_cost=lambda s: 0.1), InputError, r"safe_cost is called with \(step, obs"),
         (Shop, changed(SHOP, reward_range=1.0), InputError, "lo < hi, both finite, but is 1.0"),
         (Shop, changed(SHOP, reward_range=(0.0, 1.0, 2.0)), InputError, "lo < hi"),
         (lambda: gymnasium.vector.SyncVectorEnv([Shop]), SHOP, InputError, "environments that step together"),
@@ -73,8 +89,13 @@ def changed(told, **new):
         (Shop, changed(SHOP, key=3), InputError, "key must be a function observation -> .*, but is 3"),
         (Shop, changed(SHOP, key=lambda: 3), InputError, r"key is called with \(observation\)"),
         (Shop, changed(SHOP, actions=lambda: [0]), InputError, r"actions is called with \(observation\)"),
-        (Valve, changed(VALVE, targets=lambda: [[1.0, 1.0]]), InputError, r"targets is called with \(observation\)"),
-        (Shop, changed(SHOP, time=lambda s: 0.0), InputError, r"time is called with \(observation, info\)"),
+        (Valve, changed(VALVE, targets=lambda: [[1.0, 1.0]]), InputError, r"actions is called with \(observation\)"),
+        (
+            Shop,
+            changed(SHOP, drift=1e-6, drift_per="second", time=lambda s: 0.0),
+            InputError,
+            r"time is called with \(observation, info\)",
+        ),
         (lambda: lambda: Shop(), SHOP, InputError, "must be a Gymnasium environment.*: call it"),
         (Shop, changed(SHOP, features=lambda s, a: np.ones(2 + a) / 9), InputError, r"2 numbers.*shape \(3,\)"),
         (
@@ -93,8 +114,7 @@ def changed(told, **new):
         (Shop, changed(SHOP, features=lambda s, a: [np.nan, 0.0]), InputError, "not finite"),
         (Shop, changed(SHOP, features=PerDirection(Constant(), 2)), InputError, "PerDirection belongs to rays"),
         (Shop, changed(SHOP, features=OneHot(2), actions=lambda s: [0, 1]), InputError, "give PerAction"),
-        (Shop, changed(SHOP, targets=[[1.0]]), InputError, "targets are ends of rays in a Box"),
-        (Shop, changed(SHOP, mask="action_mask", actions=[0, 1]), InputError, "give one of the two"),
+        (Shop, changed(SHOP, targets=[[1.0]]), InputError, "Targets are ends of rays in a Box"),
         (Shop, changed(SHOP, mask="legal"), InputError, r"info has no 'legal'.*action_mask"),
         (Shop, changed(SHOP, reward_range=(1.0, 1.0)), InputError, "lo < hi"),
         (Shop, changed(SHOP, baseline_cost=0.6), AssumptionError, "Assumption 2.*Name a safer action"),
@@ -105,7 +125,7 @@ def changed(told, **new):
         (Valve, changed(VALVE, targets=[[2.0, 1.0]]), InputError, r"a target \[2.0, 1.0\].*outside the action"),
         (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]]), InputError, "targets of shape"),
         (Valve, changed(VALVE, targets=[[1.0, 1.0, 1.0]] * 2), InputError, "targets of shape"),
-        (Valve, changed(VALVE, mask="action_mask"), InputError, "mask is for Discrete"),
+        (Valve, changed(VALVE, mask="action_mask"), InputError, "Mask is for Discrete"),
         (
             Valve,
             changed(VALVE, features=lambda s, a: [0.5, 0.5 * a[0] ** 2]),
@@ -141,7 +161,7 @@ def changed(told, **new):
 )
 def test_what_does_not_fit_is_refused_at_the_door(env, told, error, message):
     with pytest.raises(error, match=message):
-        Bridge(env(), **told)
+        bridged_with(env(), **told)
 
 
 def test_dictionaries_of_arrays_are_states_like_any_other(tmp_path):
@@ -186,8 +206,14 @@ def test_a_cost_that_is_not_a_number_stops_the_run_and_a_missing_one_is_not_lear
 
 
 def test_costs_without_a_stated_sigma_must_lie_in_the_unit_interval():
-    assert Bridge(Quit(), features=OneHot(1), safe_action=0, threshold=0.5, horizon=2).problem.noise == (0.5,)
-    with pytest.raises(InputError, match=r"cost of 1\.5.*state the σ"):
+    assert Bridge(
+        Quit(),
+        features=OneHot(1),
+        safe_action=0,
+        constraints=Constraint(threshold=0.5, noise=Bounded("radius")),
+        horizon=2,
+    ).problem.noise == (0.5,)
+    with pytest.raises(InputError, match=r"cost 0 is 1\.5.*declare the noise σ"):
         run(Shop(), cost=lambda *step: 1.5, **without(SHOP, "noise"))
 
 
@@ -251,7 +277,9 @@ def test_features_that_are_an_object_are_called_by_its_class():
         def __call__(self, state, action):
             return [0.5, 0.1 * action[0]]
 
-    assert "Openings(state, action): 2 features" in Bridge(Valve(), **changed(VALVE, features=Openings())).describe()
+    assert (
+        "Openings(state, action): 2 features" in bridged_with(Valve(), **changed(VALVE, features=Openings())).describe()
+    )
 
 
 NO_NUMBERS = ("0.1", None, True, np.nan, np.inf, -1.0, np.array([0.1, 0.2]), 1j, [], [None], {}, np.ma.masked)
@@ -284,7 +312,7 @@ def test_a_reward_noise_that_is_no_number_is_named_as_it_was_given(wrong):
 def test_what_must_be_a_function_is_refused_at_the_door(name):
     told = {"horizon": 1, "threshold": 0.5, "noise": 0.1, "dimension": 1, "actions": lambda s: None}
     with pytest.raises(InputError, match=f"{name} must be a function"):
-        Problem(**told | {"baseline_cost": None, name: "x"})
+        Problem(**stated(**told | {"baseline_cost": None, name: "x"}))
 
 
 def test_a_range_of_rewards_may_be_an_array():
@@ -293,7 +321,7 @@ def test_a_range_of_rewards_may_be_an_array():
 
 
 def test_as_many_costs_as_thresholds_are_needed():
-    with pytest.raises(InputError, match=r"2 number\(s\), but threshold has 1: give a threshold for each cost"):
+    with pytest.raises(InputError, match=r"reported \(0.1, 0.2\) as cost 0, which must be one number"):
         run(Shop(), cost=lambda *step: (0.1, 0.2), **SHOP)
 
 
@@ -301,13 +329,13 @@ def test_listed_actions_of_a_box_may_be_lists_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         told = changed(VALVE, features=lambda s, a: [0.5, 0.1 * a[0]], safe_action=[0.0, 1.0])
-        Bridge(Valve(), actions=[[0.0, 1.0], [1.0, 1.0]], **told)
+        bridged_with(Valve(), actions=[[0.0, 1.0], [1.0, 1.0]], **told)
 
 
 def test_features_that_change_from_call_to_call_are_named_as_such():
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="must not change from one call to the next"):
-        Bridge(Valve(), **changed(VALVE, features=lambda s, a: [0.5, 0.1 * rng.random()]))
+        bridged_with(Valve(), **changed(VALVE, features=lambda s, a: [0.5, 0.1 * rng.random()]))
 
 
 def test_a_mask_that_changes_for_the_same_observation_is_refused():
@@ -347,43 +375,41 @@ def test_an_agent_that_is_given_an_environment_asks_for_a_problem(agent):
 
 
 def test_mixtures_need_the_cost_of_the_safe_action():
-    with pytest.raises(InputError, match="they need that action's cost: declare baseline_cost"):
+    with pytest.raises(InputError, match="they need that action's cost: declare safe_cost"):
         run(Shop(), limit_on="average over draws", **changed(SHOP, baseline_cost=None))
 
 
 def test_settings_that_are_unknown_or_given_twice_are_refused():
-    with pytest.raises(TypeError, match=r"treshold.*did you mean 'threshold'"):
-        learn(Shop(), treshold=0.5, **SHOP)
+    with pytest.raises(TypeError, match=r"episods.*did you mean 'episodes'"):
+        learned_with(Shop(), episods=5, **SHOP)
     for word in ("zzz", "learning_rate"):
         with pytest.raises(TypeError, match=f"'{word}'; there are: env, features, safe_action"):
-            learn(Shop(), **{word: 0.5}, **SHOP)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'sigma'; did you mean 'noise'"):
-        learn(Shop(), sigma=0.5, **SHOP)
-    for word, meant in (("safe_cost", "baseline_cost"), ("cost_limit", "threshold"), ("verbose", "progress")):
-        with pytest.raises(TypeError, match=f"argument '{word}'; did you mean '{meant}'"):
-            learn(Shop(), **{word: 1}, **SHOP)
-    with pytest.raises(TypeError, match=r"setting of the agent, config=tether.SlucbConfig\(value_radius=…\)"):
-        learn(Shop(), value_radius="paper", **SHOP)
-    with pytest.raises(TypeError, match="needs safe_action=…, threshold=…: see help"):
-        learn(Shop(), **without(SHOP, "safe_action", "threshold"))
+            learned_with(Shop(), **{word: 0.5}, **SHOP)
+    for word, home in MOVED.items():
+        with pytest.raises(TypeError, match=re.escape(f"learn() has no {word!r}: write {home}")):
+            learn(Shop(), **{word: 1})
+    with pytest.raises(TypeError, match=r"agent=tether.SlucbConfig\(value_radius=…\)"):
+        learned_with(Shop(), value_radius="paper", **SHOP)
+    with pytest.raises(TypeError, match="needs safe_action=…, constraints=…: see help"):
+        learn(Shop(), features=OneHot(1))
     with pytest.raises(InputError, match="seed must be an integer >= 0, but is -1"):
-        learn(Shop(), seed=-1, **SHOP)
-    with pytest.raises(InputError, match=r"config must be a tether.SlucbConfig\(…\), but is {}"):
-        learn(Shop(), config={}, **SHOP)
+        learned_with(Shop(), seed=-1, **SHOP)
+    with pytest.raises(InputError, match=r"agent must be a tether.SlucbConfig\(…\) or a function .*, but is {}"):
+        learned_with(Shop(), agent={}, **SHOP)
     with pytest.raises(InputError, match=r"callbacks=\[print\]"):
-        learn(Shop(), callbacks=print, **SHOP)
+        learned_with(Shop(), callbacks=print, **SHOP)
     with pytest.raises(InputError, match=r"on_step is called with \(decision, transition\)"):
-        learn(Shop(), on_step=lambda decision: None, **SHOP)
+        learned_with(Shop(), on_step=lambda decision: None, **SHOP)
     with pytest.raises(InputError, match=r"call it, Shop\(\)"):
-        learn([Shop, Shop], **SHOP)
+        learned_with([Shop, Shop], **SHOP)
     with pytest.raises(InputError, match="one environment twice"):
-        learn([shop := Shop(), shop], **SHOP)
-    with pytest.raises(InputError, match=r"\['threshold'\] belong to the Bridge"):
-        learn(Bridge(Shop(), **SHOP), threshold=0.4)
+        learned_with([shop := Shop(), shop], **SHOP)
+    with pytest.raises(InputError, match=r"\['constraints'\] belong to the Bridge"):
+        learn(bridged_with(Shop(), **SHOP), constraints=Constraint(threshold=0.4, noise=Bounded("radius")))
     with pytest.raises(InputError, match="brings its own"):
-        learn(Shop(), agent=lambda problem, rng: None, limit_on="average over draws", **SHOP)
+        learned_with(Shop(), agent=lambda problem, rng: None, limit_on="average over draws", **SHOP)
     with pytest.raises(InputError, match="episodes must be an integer"):
-        learn(Shop(), episodes=1.5, **SHOP)
+        learned_with(Shop(), episodes=1.5, **SHOP)
 
 
 def test_numpys_integers_are_seeds_too():
@@ -395,13 +421,24 @@ def test_numpys_integers_are_seeds_too():
 def test_settings_are_looked_at_before_anything_is_played_for_a_check():
     env = Valve()
     with pytest.raises(InputError, match="episodes must be"):
-        learn(env, **VALVE, episodes=1.5, check=True)
+        learned_with(env, **VALVE, episodes=1.5, check=True)
     assert not env.played
 
 
 @pytest.mark.parametrize("wrong", [True, "0.5", b"1", [True], np.True_, np.array(["0.5"]), {}], ids=repr)
-@pytest.mark.parametrize("name", ["threshold", "noise", "misfit", "drift", "gamma_norm"])
-def test_what_could_be_read_as_a_number_is_not_taken_for_one(name, wrong):
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda wrong: Constraint(threshold=wrong, noise=0.1), "threshold"),
+        (lambda wrong: Constraint(threshold=0.5, noise=wrong), "noise"),
+        (lambda wrong: Constraint(threshold=0.5, noise=0.1, gamma_norm=wrong), "gamma_norm"),
+        (Misfit, "Misfit(error=…)"),
+        (Drift, "Drift(rate=…)"),
+        (Realised, "Realised(exceedance=…)"),
+        (lambda wrong: SafeCost(0.1, error=wrong), "SafeCost(error=…)"),
+    ],
+)
+def test_what_could_be_read_as_a_number_is_not_taken_for_one(make, name, wrong):
     """threshold=True was a τ of 1."""
-    with pytest.raises(InputError, match=f"{name} must be a number, or one per constraint, but is"):
-        run(Shop(), **changed(SHOP, **{name: wrong}))
+    with pytest.raises(InputError, match=f"^{re.escape(name)} must be .*, but is {re.escape(repr(wrong))}"):
+        make(wrong)

@@ -10,7 +10,8 @@ import pytest
 from gymnasium import spaces
 
 from gym.small_envs import Quit, Shop, Valve, shop_features
-from tether import Bridge, InputError, RslucbQvi, SlucbConfig, SlucbQvi, learn
+from limits import bridged_with, learned_with
+from tether import Bounded, Bridge, Constraint, InputError, RslucbQvi, SlucbConfig, SlucbQvi, learn
 from tether.agents.fixed import AlwaysSafe
 from tether.features import AffineInAction, Constant, OneHot, PerAction, Polynomial
 from tether.gym.bridge import Ended, unpack
@@ -46,7 +47,7 @@ VALVE = {
 
 
 def run(env, episodes=60, **options):
-    return learn(env, episodes=episodes, watch=False, **{"compare": 0, **options})
+    return learned_with(env, episodes=episodes, watch=False, **{"compare": 0, **options})
 
 
 def same(first, second):
@@ -147,7 +148,13 @@ def test_ending_early_is_worth_the_zero_reward_of_the_remaining_steps():
 
 
 def test_without_a_shift_the_end_is_worth_nothing_and_needs_no_state():
-    bridge = Bridge(Quit(), features=OneHot(1), safe_action=0, threshold=0.5, horizon=3)
+    bridge = Bridge(
+        Quit(),
+        features=OneHot(1),
+        safe_action=0,
+        constraints=Constraint(threshold=0.5, noise=Bounded("radius")),
+        horizon=3,
+    )
     agent = SlucbQvi(bridge.problem)
     decision = agent.act(0, bridge.start(seed=1))
     ended = bridge.transition(decision, unpack((0, 0.5, True, False, {"cost": 0.3})), 1)
@@ -162,7 +169,7 @@ def test_a_truncated_episode_is_cut_and_so_is_one_that_reaches_the_horizon():
     assert set(run(Quit(), 5, horizon=4, **told).lengths) == {4}
     limited = gymnasium.wrappers.TimeLimit(Quit(), 3)
     limited.unwrapped.spec = gymnasium.envs.registration.EnvSpec("Quit-v0", max_episode_steps=3)
-    assert Bridge(limited, **told).problem.horizon == 3
+    assert bridged_with(limited, **told).problem.horizon == 3
 
 
 def test_masks_and_functions_restrict_what_is_played():
@@ -170,7 +177,7 @@ def test_masks_and_functions_restrict_what_is_played():
     told = {**SHOP, "threshold": 1.0}
     played = {0: set(), 1: set()}
     note = lambda d, t: played[d.state].add(bridge.env_action(d))  # noqa: E731
-    bridge = Bridge(Shop(), mask="action_mask", **told)
+    bridge = bridged_with(Shop(), mask="action_mask", **told)
     masked = run(bridge, on_step=note)
     assert played[0] <= {0, 1}
     assert 2 in played[1]
@@ -260,7 +267,7 @@ def test_the_agent_can_be_anyones():
 
 
 def test_the_safe_action_alone_needs_no_cost_of_its_own():
-    result = learn(
+    result = learned_with(
         Shop(), episodes=5, agent=lambda problem, rng: AlwaysSafe(problem), **{**SHOP, "baseline_cost": None}
     )
     assert result.is_baseline.all() and np.isnan(result.bound).all()
@@ -301,11 +308,15 @@ def test_noisy_rewards_that_are_declared_do_not_end_the_search_after_a_bad_one()
     assert exact.asked == 2 and noisy.asked > 90
 
 
-def test_learn_names_every_option_of_a_bridge_with_its_type_and_default():
+def test_an_option_of_learn_and_of_a_bridge_has_the_same_default_and_the_others_are_named():
     """`learn` forwards them; the three that a Bridge requires may be missing only because `env` may be a Bridge."""
     own, of_bridge = signature(learn), signature(Bridge)
+    assert len(own.parameters) <= 14 and len(of_bridge.parameters) <= 14
     for name, option in of_bridge.parameters.items():
-        if option.default is not Parameter.empty:
+        if name not in own.parameters:
+            with pytest.raises(TypeError, match=f"tether.Bridge\\(env, …, {name}=…\\)"):
+                learn(Shop(), **{name: None})
+        elif option.default is not Parameter.empty:
             assert own.parameters[name].default == option.default
             assert own.parameters[name].annotation == option.annotation
         else:
@@ -313,7 +324,7 @@ def test_learn_names_every_option_of_a_bridge_with_its_type_and_default():
 
 
 def test_owning_the_loop_gives_the_same_run_as_learn():
-    bridge = Bridge(Shop(), **SHOP)
+    bridge = bridged_with(Shop(), **SHOP)
     agent = SlucbQvi(bridge.problem, SlucbConfig(backup="tables", replan="every-episode"))
     bounds, rewards = [], []
     for episode in range(20):
@@ -342,7 +353,7 @@ def test_a_learner_can_be_saved_and_go_on_in_another_bridge(key, tmp_path):
     restore = lambda problem, rng: RslucbQvi.restore(tmp_path / "learner.tether", problem)  # noqa: E731
     second = run(Quit(), 10, agent=restore, **told)
     assert second.agent.data_version == len(first.reward) + len(second.reward)
-    same(second, run(Bridge(Quit(), **told), 10, agent=lambda problem, rng: first.agent))
+    same(second, run(bridged_with(Quit(), **told), 10, agent=lambda problem, rng: first.agent))
 
 
 @pytest.fixture
@@ -397,13 +408,13 @@ def test_a_second_ctrl_c_interrupts_at_once():
 
 def test_failing_assumptions_trip_the_learner_and_are_reported():
     """The declared σ is 0.02, the real one 0.5: the online tests notice, and only the safe action is left."""
-    result = learn(Shop(noise=0.5), episodes=80, **SHOP)
+    result = learned_with(Shop(noise=0.5), episodes=80, **SHOP)
     assert result.agent.watch is not None
     assert any("noise" in alarm for alarm in result.alarms)
     assert result.is_baseline[-40:].all()
     assert result.reasons["tripped"] >= 40
     assert "ALARM" in result.summary()
-    assert learn(Shop(), episodes=40, **SHOP).alarms == []
+    assert learned_with(Shop(), episodes=40, **SHOP).alarms == []
 
 
 def test_the_summary_names_what_matters():
@@ -462,7 +473,7 @@ def test_features_of_a_box_are_called_as_the_user_called_them():
         return [0.7, 0.1 * float(torque[0])]
 
     told = {"safe_action": [0.0], "targets": [[2.0]], "threshold": 0.6, "noise": 0.05, "horizon": 2}
-    bridge = Bridge(gymnasium.make("Pendulum-v1"), features=heat_of, cost=lambda o, a, n, i: 0.5, **told)
+    bridge = bridged_with(gymnasium.make("Pendulum-v1"), features=heat_of, cost=lambda o, a, n, i: 0.5, **told)
     assert bridge.describe() == "Pendulum-v1: H = 2, rays in a box of actions, heat_of(state, action): 2 features"
 
 

@@ -11,7 +11,8 @@ from gymnasium import spaces
 
 from gym.small_envs import Shop
 from gym.test_learn import SHOP, run
-from tether import Bridge, InputError, RslucbQvi, SlucbConfig, SlucbQvi, Transition, learn
+from limits import bridged_with, learned_with
+from tether import InputError, RslucbQvi, SlucbConfig, SlucbQvi, Transition
 from tether.agents.certified import certified_set
 from tether.agents.own_bound import own_bounds
 from tether.features import OneHot, PerAction
@@ -73,7 +74,7 @@ def test_a_limit_on_single_actions_is_kept_by_each():
 
 def test_an_own_bound_is_what_the_learner_of_single_actions_would_certify():
     """The same outcomes in both learners: the same bound on each speed that the latter certifies."""
-    problem = Bridge(Fans(), **{name: told for name, told in FANS.items() if name != "stationary"}).problem
+    problem = bridged_with(Fans(), **{name: told for name, told in FANS.items() if name != "stationary"}).problem
     config = SlucbConfig(pooled=True)
     mixing, single = RslucbQvi(problem, config, rng=np.random.default_rng(0)), SlucbQvi(problem, config)
     rng = np.random.default_rng(1)
@@ -92,12 +93,12 @@ def test_an_own_bound_is_what_the_learner_of_single_actions_would_certify():
 
 
 def test_the_old_spelling_is_refused_with_the_new_one_and_its_caveat():
-    with pytest.raises(TypeError, match=f"mixtures.*did you mean limit_on='average over draws'.*{CAVEAT}"):
-        learn(Shop(), mixtures=True, **SHOP)
+    with pytest.raises(TypeError, match=f"mixtures.*write limit_on='average over draws'.*{CAVEAT}"):
+        learned_with(Shop(), mixtures=True, **SHOP)
     with pytest.raises(InputError, match="limit_on must be 'single actions' or 'average over draws', but is 'average'"):
-        learn(Shop(), limit_on="average", **SHOP)
+        learned_with(Shop(), limit_on="average", **SHOP)
     with pytest.raises(InputError, match=r"but is True\."):
-        learn(Shop(), limit_on=True, **SHOP)
+        learned_with(Shop(), limit_on=True, **SHOP)
     assert is_average(DRAWS) and not is_average("single actions")
 
 

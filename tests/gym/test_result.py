@@ -8,7 +8,8 @@ import pytest
 from gym.small_envs import Shop
 from gym.test_callbacks import fake
 from gym.test_learn import SHOP, run
-from tether import MissingExtra, Names, learn
+from limits import learned_with
+from tether import MissingExtra, Names
 
 
 def test_a_table_has_one_row_per_step(monkeypatch):
@@ -32,7 +33,7 @@ def test_a_result_at_the_prompt_is_one_line():
 def test_units_of_the_user_stand_in_the_summary_and_at_the_axes():
     pytest.importorskip("matplotlib")
     names = Names(constraints=["noise"], cost_units=["dB"], reward_unit="euros")
-    result = learn(Shop(), episodes=40, **SHOP, stationary=True, names=names)
+    result = learned_with(Shop(), episodes=40, **SHOP, stationary=True, names=names)
     assert ", in euros\n" in result.summary()
     labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in result.plot().axes]
     assert labels == [("episode", "euros"), ("step", "dB"), ("episode", ""), ("pair", "euros")]
@@ -46,7 +47,7 @@ def test_without_pandas_the_table_says_how_to_get_it(monkeypatch):
 
 def test_a_figure_shows_returns_costs_against_the_threshold_the_share_and_the_gain(tmp_path):
     pytest.importorskip("matplotlib")
-    result = learn(Shop(), episodes=40, **SHOP, stationary=True)
+    result = learned_with(Shop(), episodes=40, **SHOP, stationary=True)
     figure = result.plot()
     figure.savefig(tmp_path / "run.png")
     assert (tmp_path / "run.png").stat().st_size > 10_000

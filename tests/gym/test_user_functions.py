@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tether import Bridge, InputError, SlucbConfig, SlucbQvi, learn
+from limits import bridged_with, learned_with
+from tether import InputError, SlucbConfig, SlucbQvi
 from tether.features import FunctionFeatures
 from tether.gym.bridge import unpack
 
@@ -43,7 +44,7 @@ TOLD = {"safe_action": 0, "threshold": 0.5, "noise": 0.01, "baseline_cost": 0.0,
 def test_an_observation_in_a_reused_array_is_read_anew():
     """x rises from 0.1 to 0.9 in the same array: D(s) of the array's first content would certify action 1 there."""
     env = Reused()
-    bridge = Bridge(env, features=lambda x, a: np.array([0.1, 0.9 * a * x[0]]), horizon=1, **TOLD)
+    bridge = bridged_with(env, features=lambda x, a: np.array([0.1, 0.9 * a * x[0]]), horizon=1, **TOLD)
     agent, played = SlucbQvi(bridge.problem), []
     for _ in range(80):
         x, _ = env.reset()
@@ -62,7 +63,7 @@ def test_arrays_within_a_dictionary_are_copied_too():
         seen.append((float(state["x"][0]), float(following["x"][0])))
         return action * state["x"][0]
 
-    learn(
+    learned_with(
         Reused(inside=True),
         features=lambda s, a: np.array([0.1, 0.9 * a * s["x"][0]]),
         cost=cost,
@@ -79,7 +80,7 @@ def test_arrays_within_a_dictionary_are_copied_too():
 def test_what_is_played_is_what_was_certified_or_nothing():
     """A list of actions in another order would put action 2 in place of 1; rays to other targets likewise."""
     order = [0, 1, 2]
-    bridge = Bridge(
+    bridge = bridged_with(
         gymnasium.make("FrozenLake-v1"),
         features=lambda s, a: np.array([0.1, 0.2 * a]),
         actions=lambda s: order[:],
@@ -94,7 +95,7 @@ def test_what_is_played_is_what_was_certified_or_nothing():
 
     ends = [np.array([[2.0]])]
     pendulum = gymnasium.make("Pendulum-v1")
-    rays = Bridge(
+    rays = bridged_with(
         pendulum, features=lambda s, a: np.array([0.5, a[0] / 4.0]), targets=lambda s: ends[0], horizon=2, **TOLD
     )
     state = rays.start(0)
@@ -128,7 +129,7 @@ def play_coarse(env, noise, episodes, features=None):
     low = env.low
     told = TOLD | {"safe_action": np.array([low]), "baseline_cost": 0.1, "gamma_norm": 3.0, "noise": noise}
     told |= {"features": features or (lambda s, a: np.array([0.7, 0.7 * (float(a[0]) - low) / 16]))}
-    learn(env, horizon=1, episodes=episodes, compare=0, progress=False, watch=False, **told)
+    learned_with(env, horizon=1, episodes=episodes, compare=0, progress=False, watch=False, **told)
 
 
 @pytest.mark.parametrize("features", [None, FunctionFeatures(lambda s: [0.7], dimension=1, bound=0.7)])
@@ -202,14 +203,14 @@ def larger(action):
 def test_what_counts_is_what_was_played_whatever_the_environment_makes_of_the_action(dtype):
     """It scales and clips the array that it was given. Costs counted at that length led to 0.53."""
     env = Scaling(larger, dtype)
-    learn(env, **SCALED)
+    learned_with(env, **SCALED)
     assert 0.35 < max(env.true) <= 0.4 + 1e-12
 
 
 def test_in_a_loop_of_ones_own_an_action_that_is_written_into_is_an_error():
     told = {name: SCALED[name] for name in SCALED if name not in {"episodes", "stationary", "compare", "watch"}}
     env = Scaling(larger)
-    bridge = Bridge(env, **{name: told[name] for name in told if name != "progress"})
+    bridge = bridged_with(env, **{name: told[name] for name in told if name != "progress"})
     decision = SlucbQvi(bridge.problem).act(0, bridge.start(0))
     action = bridge.env_action(decision)
     with pytest.raises(ValueError, match="read-only"):
@@ -233,7 +234,7 @@ def writes_into_the_outcome(decision, outcome):
 def test_who_is_shown_a_state_may_write_into_it(option):
     """The next state, divided by ten, is one in which ten times as much would be safe: played so, up to 0.8."""
     env = Scaling()
-    learn(env, **SCALED | option)
+    learned_with(env, **SCALED | option)
     assert 0.35 < max(env.true) <= 0.4 + 1e-12
 
 
@@ -275,7 +276,7 @@ def test_what_an_environment_writes_into_its_last_observation_is_not_what_was_ob
         return 0.1 + 0.9 * float(np.ravel(state.x)[0]) * action[0] + 0.05 * noise.choice([-1, 1])
 
     told = SCALED | {"features": lambda s, a: np.array([1.0, np.ravel(s.x)[0] * a[0]]), "baseline_cost": None}
-    learn(env, cost=cost, key=lambda s: float(np.ravel(s.x)[0]), **told)
+    learned_with(env, cost=cost, key=lambda s: float(np.ravel(s.x)[0]), **told)
     assert 0.3 < max(env.true) <= 0.4 + 1e-12
 
 
@@ -285,7 +286,9 @@ def test_an_observation_that_cannot_be_copied_is_refused():
             raise TypeError("no second one")
 
     with pytest.raises(InputError, match=r"cannot be copied \(no second one\)"):
-        Bridge(Falling(Once()), **{name: SCALED[name] for name in ("features", "safe_action", "threshold", "horizon")})
+        bridged_with(
+            Falling(Once()), **{name: SCALED[name] for name in ("features", "safe_action", "threshold", "horizon")}
+        )
 
 
 def test_features_that_write_into_the_state_are_refused():
@@ -297,4 +300,4 @@ def test_features_that_write_into_the_state_are_refused():
 
     features = FunctionFeatures(halved, dimension=2, bound=2.0)
     with pytest.raises(InputError, match="writes into what it is given"):
-        learn(Scaling(), **SCALED | {"features": features, "config": SlucbConfig(backup="tables")})
+        learned_with(Scaling(), **SCALED | {"features": features, "config": SlucbConfig(backup="tables")})

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from kernels.calls import fit, judged, make_rules
 from kernels.generators import constrained, feed, law, ridges, seeds, unit_ball
+from limits import stated
+from tether import Constraint
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError
 from tether.kernels.bound import choose_weight
@@ -659,11 +661,8 @@ def spanning_problem(rng, states, d, horizon=2, *, wrong=0.0, **more):
     problem = Problem.from_rays(
         phi_0=phi_0,
         endpoints=rng.dirichlet(np.ones(d), size=(states, 5)),
-        baseline_cost=costs,
         horizon=horizon,
-        threshold=0.7,
-        noise=0.1,
-        **{"baseline_cost_error": 0.0, **more},
+        **stated(baseline_cost=costs, threshold=0.7, noise=0.1, **{"baseline_cost_error": 0.0, **more}),
     )
     return problem, gamma
 
@@ -736,11 +735,8 @@ def test_facts_that_barely_span_a_direction_never_certify_a_cost_over_the_thresh
         problem = Problem.from_rays(
             phi_0=phi_0,
             endpoints=np.tile(np.eye(2), (2, 1, 1)),
-            baseline_cost_error=0.0,
-            baseline_cost=costs,
+            constraints=Constraint(threshold=float(costs.max()) + 0.05, noise=0.1, safe_cost=costs),
             horizon=1,
-            threshold=float(costs.max()) + 0.05,
-            noise=0.1,
         )
         agent = SlucbQvi(problem, SlucbConfig(condition_on="all"))
         agent.register(range(2))
@@ -763,11 +759,8 @@ def test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold(d, co
         problem = Problem.from_rays(
             phi_0=phi_0,
             endpoints=rng.uniform(-0.5, 0.5, (6, 5, d)),
-            baseline_cost_error=0.0,
-            baseline_cost=costs[None],
+            constraints=Constraint(threshold=float(costs.max()) + 0.05, noise=0.05, safe_cost=costs[None]),
             horizon=1,
-            threshold=float(costs.max()) + 0.05,
-            noise=0.05,
         )
         agent = SlucbQvi(problem, SlucbConfig(condition_on=condition_on))
         for _ in range(60):
@@ -789,11 +782,8 @@ def test_consistent_facts_are_never_refused_however_close_the_safe_features_are(
     problem = Problem.from_rays(
         phi_0=phi_0,
         endpoints=np.tile(np.eye(3), (3, 1, 1)),
-        baseline_cost_error=0.0,
-        baseline_cost=(phi_0 @ gamma)[None],
+        constraints=Constraint(threshold=0.6, noise=0.1, safe_cost=(phi_0 @ gamma)[None]),
         horizon=1,
-        threshold=0.6,
-        noise=0.1,
     )
     agent = SlucbQvi(problem, SlucbConfig(condition_on=condition_on))
     agent.register(range(3))

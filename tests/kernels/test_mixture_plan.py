@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kernels import mixture_calls as calls
+from limits import stated
 from tether import Problem, RslucbQvi, SlucbConfig
 from tether.kernels.mixture_plan import constrain_step, keep_mixture, new_step_problems, pose, score_step
 from tether.kernels.mixture_solver import CLOSED
@@ -24,12 +25,14 @@ def agent_with_data(*, varying=False, explorer="plain", constraints=1, observati
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost_error=0.0,
-        baseline_cost=baseline,
         horizon=H,
-        threshold=(0.17,) * constraints,
-        noise=(0.05,) * constraints,
-        gamma_norm=(1.0,) * constraints,
+        **stated(
+            baseline_cost_error=0.0,
+            baseline_cost=baseline,
+            threshold=(0.17,) * constraints,
+            noise=(0.05,) * constraints,
+            gamma_norm=(1.0,) * constraints,
+        ),
     )
     config = SlucbConfig(explorer=explorer, cost_radius=0.3, value_radius=0.2, cost_ridge=1.0, pooled=True)
     agent = RslucbQvi(problem, config, rng=rng)

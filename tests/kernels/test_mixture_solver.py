@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kernels import mixture_calls as calls
+from limits import stated
 from tether import Problem, RslucbQvi, SlucbConfig
 
 
@@ -282,12 +283,9 @@ def agent_of(features, *, baseline_action, cost=0.1, threshold=0.5, **settings):
     problem = Problem.from_table(
         features=[features],
         baseline_action=[baseline_action],
-        baseline_cost_error=0.0,
-        baseline_cost=[[cost]],
         horizon=1,
-        threshold=threshold,
-        noise=0.1,
         feature_norm=4.0,
+        **stated(baseline_cost_error=0.0, baseline_cost=[[cost]], threshold=threshold, noise=0.1),
     )
     given = {
         "explorer": "paper", "cost_radius": 1.0, "value_radius": 1.0,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from kernels.calls import judged
+from limits import stated
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.kernels.bound import fit_costs
 from tether.kernels.compiled import replaced
@@ -63,7 +64,7 @@ def plain_fit(agent, stage=0):
 def replace_facts(agent):
     """The agent's cost sums without what it remembers."""
     stages, d = agent.costs.log_det.shape[0], agent.problem.dimension
-    return replaced(agent.costs, facts=new_facts(stages, d, agent.problem.constraints))
+    return replaced(agent.costs, facts=new_facts(stages, d, len(agent.problem.constraints)))
 
 
 def assert_sound(agent, gamma, counts, states, stage=0):
@@ -101,13 +102,15 @@ def one_step_problem(gamma, phi_0, endpoints, *, threshold, feature_norm=1.0):
     return Problem.from_rays(
         phi_0=phi_0,
         endpoints=endpoints,
-        baseline_cost_error=0.0,
-        baseline_cost=np.array([[float(product(gamma, f)) for f in phi_0]]),
         horizon=1,
-        threshold=threshold,
-        noise=SIGMA,
-        gamma_norm=float(np.linalg.norm(gamma)) * 1.01,
         feature_norm=feature_norm,
+        **stated(
+            baseline_cost_error=0.0,
+            baseline_cost=np.array([[float(product(gamma, f)) for f in phi_0]]),
+            threshold=threshold,
+            noise=SIGMA,
+            gamma_norm=float(np.linalg.norm(gamma)) * 1.01,
+        ),
     )
 
 
@@ -319,12 +322,14 @@ def oblique(rng, condition_on, *, sigmas=(-10, -8, -5, -3, -1), errors=None):
     problem = Problem.from_rays(
         phi_0=phi_0,
         endpoints=ends,
-        baseline_cost=told,
-        baseline_cost_error=error,
         horizon=1,
-        threshold=float(told.max()) + 2.0 * error + 10.0 ** rng.uniform(-3.0, -1.0),
-        noise=10.0 ** rng.choice(sigmas),
-        gamma_norm=float(np.linalg.norm(gamma)) * (1.0 + rng.choice([1e-6, 0.01, 1.0])),
+        **stated(
+            baseline_cost=told,
+            baseline_cost_error=error,
+            threshold=float(told.max()) + 2.0 * error + 10.0 ** rng.uniform(-3.0, -1.0),
+            noise=10.0 ** rng.choice(sigmas),
+            gamma_norm=float(np.linalg.norm(gamma)) * (1.0 + rng.choice([1e-6, 0.01, 1.0])),
+        ),
     )
     agent, work = SlucbQvi(problem, SlucbConfig(condition_on=condition_on)), np.zeros((3, d))
     for _ in range(int(rng.integers(1, 5))):
@@ -419,12 +424,14 @@ def visited_often(rng, visits, *, sigma, error):
     problem = Problem.from_rays(
         phi_0=phi_0,
         endpoints=ends,
-        baseline_cost=told,
-        baseline_cost_error=error,
         horizon=1,
-        threshold=threshold,
-        noise=sigma,
-        gamma_norm=float(np.linalg.norm(gamma)) * 1.01,
+        **stated(
+            baseline_cost=told,
+            baseline_cost_error=error,
+            threshold=threshold,
+            noise=sigma,
+            gamma_norm=float(np.linalg.norm(gamma)) * 1.01,
+        ),
     )
     agent = SlucbQvi(problem)
     spread_out(agent, gamma, np.ascontiguousarray(ends.reshape(-1, d)), int(10.0 ** rng.uniform(0.0, 3.0)))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from limits import kept
 from tether.live.advisor import Advisor
 from tether.live.policy import Criteria
 from tether.records import StarAction
@@ -10,7 +11,7 @@ from tether.records import StarAction
 def live_advisor(problem, store=None, **more):
     """An advisor that acts from the first decision on, and that looks at the log only when told or when it writes."""
     settings = {"mode": "live", "criteria": Criteria.none(), "refresh": None, **more}
-    return Advisor(problem, store, **settings)
+    return Advisor(problem, store, **kept(**settings))
 
 
 class Plant:

@@ -18,7 +18,7 @@ def random_config(rng, memory, pooled):
 def outcome_body(problem, gamma, rng, step, state, feature):
     """An outcome as the log holds it, with what is declared of a_0 in its state."""
     known = problem.look_up(state)
-    noise = np.array(problem.noise) * rng.standard_normal(problem.constraints)
+    noise = np.array(problem.noise) * rng.standard_normal(len(problem.constraints))
     return {
         "step": step,
         "state": state,

@@ -7,8 +7,9 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from limits import restated
 from live.plant import Plant, another_action, live_advisor
-from tether import Advisor
+from tether import Advisor, Constraint, Upkeep
 from tether.errors import InputError, StoreError, TetherError
 from tether.live import judge
 from tether.live.answers import AlreadyRecorded, ImpossibleCost, LiveDecision, UnknownDecision
@@ -313,7 +314,7 @@ def test_a_cost_whose_square_overflows_trips_too(world, cost):
 def test_an_alarm_that_another_process_reset_since_does_not_hide_a_new_one(world):
     """Alarms are numbered: the one who has not read the log yet would give its own the number of an old one."""
     store = MemoryStore()
-    advisor, other = live_advisor(world.problem, store), Advisor(world.problem, store, refresh=None)
+    advisor, other = live_advisor(world.problem, store), Advisor(world.problem, store, upkeep=Upkeep(refresh=None))
     mine, theirs = advisor.decide(1), other.decide(1)
     with pytest.raises(ImpossibleCost):
         other.record(theirs.id, 0.5, 1000.0)
@@ -354,8 +355,8 @@ def test_a_log_of_another_edition_is_refused_and_not_misread(world):
     store = MemoryStore()
     Advisor(world.problem, store)
     first = store.read()[0]
-    assert first.body["edition"] == 6
-    editions = ({**first.body, "edition": edition} for edition in (1, 2, 3, 4))
+    assert first.body["edition"] == 7
+    editions = ({**first.body, "edition": edition} for edition in (1, 2, 3, 4, 5, 6))
     for told in (*editions, {name: each for name, each in first.body.items() if name != "edition"}):
         older = MemoryStore()
         older.append([Draft("configured", told)])
@@ -430,12 +431,9 @@ def test_a_state_without_a_safe_action_is_a_clear_refusal(world, state):
 def test_a_state_of_numbers_that_are_not_finite_is_refused():
     problem = Problem(
         horizon=1,
-        threshold=(0.5,),
-        noise=(0.1,),
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=lambda step, state: 0.1),
         dimension=2,
         actions=lambda state: FiniteActions(np.eye(2), 0),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda step, state: 0.1,
     )
     advisor = live_advisor(problem)
     for state in (float("nan"), (1.0, float("inf")), np.array([np.nan])):
@@ -510,12 +508,9 @@ class Room:
 def test_states_of_ones_own_need_a_codec():
     problem = Problem(
         horizon=1,
-        threshold=(0.5,),
-        noise=(0.1,),
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=lambda step, room: 0.1),
         dimension=2,
         actions=lambda room: FiniteActions(np.array([[1.0, 0.0], [room.warmth, 0.5]]), 0),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda step, room: 0.1,
     )
     with pytest.raises(InputError, match="StateCodec"):
         live_advisor(problem).decide(Room("hall", 0.3))
@@ -577,7 +572,7 @@ def test_a_trip_by_an_impossible_cost_reads_the_same_after_a_snapshot(world):
 
 def test_an_unsafe_safe_action_trips_the_advisor_and_is_logged_even_after_another_alarm(world):
     """Its cost was not declared, and is τ + σ in every state: the linear model is true, and a_0 is not safe."""
-    problem, store = dataclasses.replace(world.problem, baseline_cost=None), MemoryStore()
+    problem, store = restated(world.problem, baseline_cost=None), MemoryStore()
     advisor, rng = live_advisor(problem, store), np.random.default_rng(0)
     cost = problem.threshold[0] + problem.noise[0]
     for count in range(60):

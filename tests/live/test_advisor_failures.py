@@ -3,7 +3,7 @@
 import pytest
 
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.errors import AlteredLog, StoreError
 from tether.live.answers import UnknownDecision
 from tether.live.log.chain import verify_store
@@ -205,7 +205,10 @@ def test_no_decision_fails_for_a_number_that_only_people_look_at(failing, monkey
 def test_an_interrupted_decision_does_not_keep_others_entries_from_being_read(world, monkeypatch):
     """What was prepared and never written must not count as under way: gaps in the log would wait for it."""
     store = MemoryStore()
-    advisor, other = Advisor(world.problem, store, refresh=None), Advisor(world.problem, store, refresh=None)
+    advisor, other = (
+        Advisor(world.problem, store, upkeep=Upkeep(refresh=None)),
+        Advisor(world.problem, store, upkeep=Upkeep(refresh=None)),
+    )
 
     def interrupted(drafts):
         raise KeyboardInterrupt
@@ -223,7 +226,7 @@ def test_a_batch_looks_at_the_log_once_and_reads_only_what_others_wrote(world, m
     """With several workers each reads what all others write: what it wrote itself, it has at hand."""
     store = MemoryStore()
     advisor = live_advisor(world.problem, store, refresh=0.0)
-    other = Advisor(world.problem, store, refresh=0.0)
+    other = Advisor(world.problem, store, upkeep=Upkeep(refresh=0.0))
     other.sync()
     pages, read = [], store.read
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from limits import kept
 from live.plant import Plant, another_action
 from live.test_advisor_failures import FailingStore
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.errors import StoreError, TetherError
 from tether.live.answers import AlreadyRecorded
 from tether.live.audit import replay
@@ -63,8 +64,8 @@ class AdvisorMachine(RuleBasedStateMachine):
         self.store = FailingStore(MemoryStore())
         guards = Guards(max_age=age, budget=budget, budget_window=5, live_rate=0.8, rate_window=5)
         more = {"clock": lambda: self.now, "refresh": None}
-        self.advisors = [Advisor(self.problem, self.store, guards=guards, **more)]
-        self.advisors.append(Advisor(self.problem, self.store, **more))
+        self.advisors = [Advisor(self.problem, self.store, guards=guards, **kept(**more))]
+        self.advisors.append(Advisor(self.problem, self.store, **kept(**more)))
         self.made, self.outcomes, self.keys = {}, {}, {}
 
     def check(self, decision, state, step):
@@ -200,7 +201,7 @@ class AdvisorMachine(RuleBasedStateMachine):
         if snapshot:
             self.advisors[who].sync()
             self.advisors[who].snapshot()
-        self.advisors[who] = Advisor(self.problem, self.store, clock=lambda: self.now, refresh=None)
+        self.advisors[who] = Advisor(self.problem, self.store, upkeep=Upkeep(clock=lambda: self.now, refresh=None))
 
     @invariant()
     def the_log_is_whole(self):
@@ -226,7 +227,7 @@ class AdvisorMachine(RuleBasedStateMachine):
         assert {id for id, outcome in self.outcomes.items() if "maybe" not in outcome} <= set(answered) <= set(decided)
         for advisor in self.advisors:
             advisor.sync()
-        fresh = Advisor(self.problem, store, refresh=None)
+        fresh = Advisor(self.problem, store, upkeep=Upkeep(refresh=None))
         assert self.advisors[0].replica.to_bytes() == self.advisors[1].replica.to_bytes() == fresh.replica.to_bytes()
         assert fresh.replica.learner.gate.count.tolist() == [costs_in_order(entries, step) for step in range(2)]
         assert replay(store, self.problem).holds

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from limits import stated
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.agents.slucb import SlucbConfig
 from tether.errors import AlteredLog, InputError
 from tether.live.learner import Learner
@@ -32,7 +33,7 @@ def same_decision(one, other):
 def test_two_replicas_of_one_log_agree_bit_for_bit(world):
     store = MemoryStore()
     one = live_advisor(world.problem, store)
-    two = Advisor(world.problem, store, refresh=None)
+    two = Advisor(world.problem, store, upkeep=Upkeep(refresh=None))
     plants = Plant(world.true_gamma, seed=1), Plant(world.true_gamma, seed=2)
     for turn in range(10):
         plants[0].play(one, 4, horizon=2, episode=f"one{turn}")
@@ -65,7 +66,7 @@ def test_a_restart_is_a_snapshot_and_a_replay_equal_bit_for_bit(world, tmp_path,
                 if kind == "sqlite":
                     advisor.close()
                 more = iter(f"d{n}" for n in range(len(decisions), 1000)).__next__
-                advisor = Advisor(world.problem, store, ids=more, clock=lambda: 1e9, refresh=None)
+                advisor = Advisor(world.problem, store, upkeep=Upkeep(ids=more, clock=lambda: 1e9, refresh=None))
         return advisor, decisions
 
     twin, expected = run(MemoryStore(), stops=False)
@@ -149,7 +150,7 @@ def test_a_replica_that_lags_behind_still_gives_valid_bounds(world, behind):
 def test_deciding_on_a_stale_replica_while_others_record_is_logged_with_what_it_rests_on(world):
     store = MemoryStore()
     one = live_advisor(world.problem, store)
-    two = Advisor(world.problem, store, refresh=None)
+    two = Advisor(world.problem, store, upkeep=Upkeep(refresh=None))
     Plant(world.true_gamma).play(one, 20, horizon=2)
     old = two.replica.head
     decision = two.decide(0)
@@ -163,7 +164,7 @@ def test_deciding_on_a_stale_replica_while_others_record_is_logged_with_what_it_
 
 def test_entries_of_other_processes_are_found_in_time(world, tmp_path):
     one = live_advisor(world.problem, tmp_path / "log.db")
-    two = Advisor(world.problem, tmp_path / "log.db", refresh=0.0)
+    two = Advisor(world.problem, tmp_path / "log.db", upkeep=Upkeep(refresh=0.0))
     Plant(world.true_gamma).play(one, 6, horizon=2)
     assert two.decide(0).certificate.data_version == 6
 
@@ -218,9 +219,7 @@ def test_a_problem_that_changed_behind_the_log_is_noticed():
     fewer = Problem.from_rays(
         phi_0=world.phi_0[:1],
         endpoints=world.endpoints[:1],
-        baseline_cost_error=0.0,
-        baseline_cost=world.problem.look_up(0).baseline_cost,
-        **told,
+        **stated(baseline_cost_error=0.0, baseline_cost=world.problem.look_up(0).baseline_cost, **told),
     )
     with pytest.raises(InputError, match="another problem: its listed states"):
         Advisor(fewer, store)

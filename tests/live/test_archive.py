@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from limits import kept
 from live.conftest import make_place
 from live.places import SqlitePlace
 from live.plant import Plant, live_advisor
@@ -102,7 +103,7 @@ class Site:
 def fresh(site):
     """An advisor that starts on the log now."""
     settings = {"criteria": Criteria.none(), "refresh": None, "snapshot_every": 10**9}
-    return Advisor(problem(), site.place.open(), **settings)
+    return Advisor(problem(), site.place.open(), **kept(**settings))
 
 
 def test_old_entries_move_to_files_and_everything_still_reaches_them(template, lasting_place, tmp_path):

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from limits import kept
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.cli import app
 from tether.errors import InputError
 from tether.live import audit
@@ -31,9 +32,11 @@ def eventful(world, store):
     """A log with everything in it: modes, guards, switch, late and missing outcomes, a stale replica, a warm start."""
     time, numbers = {"now": 100.0}, count()
     told = {"clock": lambda: time["now"], "ids": lambda: f"decision {next(numbers)}", "refresh": None}
-    advisor = Advisor(world.problem, store, guards=Guards(rate_window=10, guarded_rate=0.6, max_age=5.0), **told)
+    advisor = Advisor(
+        world.problem, store, guards=Guards(rate_window=10, guarded_rate=0.6, max_age=5.0), **kept(**told)
+    )
     plant = Plant(world.true_gamma)
-    lagging = Advisor(world.problem, store, **told)
+    lagging = Advisor(world.problem, store, **kept(**told))
     none = Criteria.none()
     for turn in range(60):
         time["now"] += 1.0
@@ -261,7 +264,7 @@ def test_the_command_line_exports_tables(file, tmp_path):
 
 def test_a_report_shows_counts_and_every_comparison_of_a_log(log, file, world):
     found = audit.summary(log)
-    ledger = Advisor(world.problem, log, refresh=None).replica.ledger
+    ledger = Advisor(world.problem, log, upkeep=Upkeep(refresh=None)).replica.ledger
     assert found.counts == ledger.ever and found.mode == "live"
     assert found.comparisons[-1] == ledger.uplift.status()
     compared = sum(entry.body.get("canary") is not None for entry in log.read(0, 10**6) if entry.kind == "decision")

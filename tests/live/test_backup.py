@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.cli import app
 from tether.errors import InputError, StoreError
 from tether.live.archive import archive
@@ -53,7 +53,7 @@ def test_a_restored_copy_plays_a_0_until_somebody_resumes(tmp_path):
     for beside in tmp_path.glob("log.db-*"):
         beside.unlink()
     shutil.copy(tmp_path / "copy.db", tmp_path / "log.db")
-    with Advisor(WORLD.problem, tmp_path / "log.db", refresh=None, criteria=Criteria.none()) as restored:
+    with Advisor(WORLD.problem, tmp_path / "log.db", criteria=Criteria.none(), upkeep=Upkeep(refresh=None)) as restored:
         assert f"a backup that ends at {head.seq}:{head.hash}" in restored.status().stopped
         assert restored.decide(0).reason == "stopped"
         assert "restored, or rewound" in HeadNote(restored.store, tmp_path / "log.db.head").contradiction()
@@ -121,6 +121,6 @@ def test_postgres_is_dumped_and_restored_and_stopped_as_the_page_says(postgres_p
     with pytest.raises(InputError, match="pg_dump"):
         backup(store, tmp_path / "copy.db")
     stop(store, by="me", why="restored")
-    again = Advisor(WORLD.problem, store, refresh=None)
+    again = Advisor(WORLD.problem, store, upkeep=Upkeep(refresh=None))
     assert again.decide(0).reason == "stopped" and again.store.head().seq == head.seq + 2
     assert verify_store(again.store, known=Head(*head)).fault is None

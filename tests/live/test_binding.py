@@ -5,8 +5,9 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from limits import stated
 from live.plant import Plant, live_advisor
-from tether import Advisor, FiniteActions, InputError, Problem, StarActions
+from tether import Advisor, FiniteActions, InputError, Problem, StarActions, Upkeep
 from tether.live import binding, judge
 from tether.live.binding import sketch
 from tether.live.log.memory import MemoryStore
@@ -22,9 +23,7 @@ def functions(
     """The world's problem as functions, of which one may be changed."""
     return Problem(
         actions=lambda state: change(WORLD.problem.actions(state)),
-        baseline_cost_error=0.0,
-        baseline_cost=cost,
-        **{**TOLD, **more},
+        **stated(baseline_cost_error=0.0, baseline_cost=cost, **{**TOLD, **more}),
     )
 
 
@@ -55,11 +54,13 @@ def log():
 @pytest.mark.parametrize("changed", CHANGES)
 def test_a_problem_that_was_changed_is_refused(log, changed):
     with pytest.raises(InputError, match=r"another problem|not the one that the log was written for"):
-        Advisor(functions(**CHANGES[changed]), log, refresh=None)
+        Advisor(functions(**CHANGES[changed]), log, upkeep=Upkeep(refresh=None))
 
 
 def test_the_same_problem_but_for_rounding_is_taken(log):
-    assert Advisor(functions(star(lambda rows: rows * (1.0 + 1e-13))), log, refresh=None).decide(1).logged
+    assert (
+        Advisor(functions(star(lambda rows: rows * (1.0 + 1e-13))), log, upkeep=Upkeep(refresh=None)).decide(1).logged
+    )
 
 
 def test_listed_states_are_compared_before_anything_is_decided():
@@ -80,9 +81,9 @@ def test_functions_that_are_down_at_the_start_are_compared_before_the_first_deci
         return changed.actions(state)
 
     advisor = Advisor(
-        Problem(actions=actions, baseline_cost_error=0.0, baseline_cost=WORLD.problem.baseline_cost, **TOLD),
+        Problem(actions=actions, **stated(baseline_cost_error=0.0, baseline_cost=WORLD.problem.baseline_cost, **TOLD)),
         log,
-        refresh=None,
+        upkeep=Upkeep(refresh=None),
     )
     with pytest.raises(InputError):
         advisor.decide(1)
@@ -97,8 +98,10 @@ def test_a_state_that_is_known_no_more_is_passed_over(log):
             raise KeyError(state)
         return WORLD.problem.actions(state)
 
-    problem = Problem(actions=fewer, baseline_cost_error=0.0, baseline_cost=WORLD.problem.baseline_cost, **TOLD)
-    assert Advisor(problem, log, refresh=None).decide(1).logged
+    problem = Problem(
+        actions=fewer, **stated(baseline_cost_error=0.0, baseline_cost=WORLD.problem.baseline_cost, **TOLD)
+    )
+    assert Advisor(problem, log, upkeep=Upkeep(refresh=None)).decide(1).logged
 
 
 @pytest.mark.parametrize(("kept", "holds"), [(4, 0), (3, 5)])
@@ -107,7 +110,7 @@ def test_decisions_hold_sketches_where_the_first_entry_does_not(monkeypatch, kep
     monkeypatch.setattr(binding, "LISTED", kept)
     monkeypatch.setattr(judge, "SKETCH_EVERY", 2)
     names = [name for name in map(str, range(100)) if crc32(name.encode()) % 2 == 0][:5]
-    advisor = Advisor(WORLD.problem, refresh=None, ids=iter(names).__next__)
+    advisor = Advisor(WORLD.problem, upkeep=Upkeep(refresh=None, ids=iter(names).__next__))
     assert sum(advisor.decide(1).sketch is not None for _ in names) == holds
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, kstest
 
 from live.plant import Plant
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.errors import StoreError
 from tether.live.audit import replay
 from tether.live.canary import Canary, Trials, coin_of, plays_proposal
@@ -23,7 +23,7 @@ WORLD = world_and_streams(3, horizon=1)[0]
 def guarded(store=None, share=0.3, **more):
     """An advisor in guarded mode, after 30 outcomes of shadow mode."""
     guards = Guards(canary=share, reward_range=(-2.0, 2.0), **{"guarded_rate": 1.0, "margin_share": 0.1, **more})
-    advisor = Advisor(WORLD.problem, store, guards=guards, criteria=Criteria.none(), refresh=None)
+    advisor = Advisor(WORLD.problem, store, guards=guards, criteria=Criteria.none(), upkeep=Upkeep(refresh=None))
     plant = Plant(WORLD.true_gamma)
     plant.play(advisor, 30)
     advisor.promote("guarded", **BY)

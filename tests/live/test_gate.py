@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 import tether
+from limits import restated, stated
 from live.plant import Plant, live_advisor
+from tether import Constraint
 from tether.agents.outcome_order import OutcomeOrder
 from tether.agents.slucb import SlucbConfig
 from tether.live.audit import replay
-from tether.live.gate import Gate, Terms
+from tether.live.gate import Gate
+from tether.live.gate_facts import Terms
 from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.records import Measured
@@ -75,9 +78,12 @@ def two_dimensional_gate(radius=0.5, memory="state"):
     terms = Terms(
         memory=memory,
         error=np.array([0.0]),
-        misfit=np.array([0.0]),
-        exceedance=None,
-        noise_scales=False,
+        point_error=np.array([0.0]),
+        sample_error=np.array([0.0]),
+        assumptions=((),),
+        reserve=np.array([0.0]),
+        end_reserve=np.array([0.0]),
+        limits_measured=False,
         radius=radius,
         reduces=False,
         threshold=np.array([1.0]),
@@ -95,11 +101,8 @@ def two_dimensional_gate(radius=0.5, memory="state"):
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.6, 0.8], [0.0, 1.0]]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.2]],
+        constraints=Constraint(threshold=1.0, noise=0.1, safe_cost=[[0.2]]),
         horizon=1,
-        threshold=1.0,
-        noise=0.1,
     )
     return gate, problem.look_up(0)
 
@@ -121,7 +124,7 @@ def test_the_gate_counts_lost_costs_in_the_worst_case():
 def test_certificates_with_lost_costs_pass_and_replay(told):
     """Every third cost is lost, one in ten outcomes never comes; the gate agrees on how many, and on every bound."""
     world, _ = world_and_streams(3, horizon=1)
-    problem = dataclasses.replace(world.problem, **told)
+    problem = restated(world.problem, **told)
     advisor, plant = live_advisor(problem), Plant(world.true_gamma)
     for n in range(90):
         decision = advisor.decide(plant.state())
@@ -374,11 +377,8 @@ def test_the_gate_never_refuses_a_genuine_certificate_because_of_rounding(update
     problem = Problem.from_rays(
         phi_0=[rotation[0] * 0.5],
         endpoints=[rotation[1:] * 0.5 + 0.3 * rotation[0]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.1]],
+        constraints=Constraint(threshold=0.5, noise=0.01, safe_cost=[[0.1]]),
         horizon=1,
-        threshold=0.5,
-        noise=0.01,
     )
     learner = Learner(problem, SlucbConfig(replan="on-doubling"), watch=False)
     gamma = np.linalg.solve(np.vstack([rotation[0] * 0.5, rng.standard_normal((4, 5))]), [0.1, 0.02, 0.01, 0.0, 0.03])
@@ -410,7 +410,7 @@ def test_a_point_well_inside_a_ray_passes_although_its_certificate_rounds_at_the
         costs = [[float(gamma @ phi_0)]]
         advisor = live_advisor(
             Problem.from_rays(
-                phi_0=[phi_0], endpoints=[[[0.9, 0.05]]], baseline_cost_error=0.0, baseline_cost=costs, **told
+                phi_0=[phi_0], endpoints=[[[0.9, 0.05]]], **stated(baseline_cost_error=0.0, baseline_cost=costs, **told)
             )
         )
         for count in range(12):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import restated
 from live.plant import Plant, live_advisor
 from tether import Guards, InputError
 from tether.live.audit import replay
@@ -41,7 +42,7 @@ class Drifting(Plant):
 
 def drifting(options=None, store=None, steps=300, **settings):
     world, _ = world_and_streams(3, **SIZES)
-    problem = replace(world.problem, noise=0.02, drift=RHO, **(options or {}))
+    problem = restated(world.problem, noise=0.02, drift=RHO, **options or {})
     advisor, plant = live_advisor(problem, store, **settings), Drifting(world, noise=0.02, states=2)
     return advisor, plant, plant.play(advisor, steps, horizon=2)
 
@@ -133,7 +134,7 @@ def test_a_block_of_later_turns_has_less_of_delta(example):
 
 def test_two_roots_take_the_place_of_one_in_the_gate(example):
     """The one root is proven for a γ* that stands still, so that it must not be the gate's least radius."""
-    from tether.live.gate import least_radii
+    from tether.live.gate_model import least_radii
 
     terms = replace(example[0].gate.terms, radius="theorem")
     values = np.full(4, terms.ridge * (1.0 + 1e-6))  # no data: the grid has nothing to gain
@@ -248,7 +249,7 @@ class ByTheClock(Drifting):
 
 def by_the_clock(options=None, store=None, steps=130, **settings):
     world, _ = world_and_streams(3, **SIZES)
-    problem = replace(world.problem, noise=0.02, drift=RHO, drift_per="second", **(options or {}))
+    problem = restated(world.problem, noise=0.02, drift=RHO, drift_per="second", **options or {})
     clock = Clock()
     advisor = live_advisor(problem, store, clock=clock, **settings)
     plant = ByTheClock(world, clock, noise=0.02, states=2)
@@ -350,7 +351,7 @@ def test_a_repeated_request_gets_no_bounds_from_yesterday():
 def test_a_safe_cost_that_moves_is_asked_for_with_every_decision():
     """A table of states, whose features are looked up once where nothing drifts: a safe cost of before is no fact."""
     now = [0.1]
-    problem = replace(two_arm_problem(horizon=1, drift=RHO), baseline_cost=lambda step, state: now[0])
+    problem = restated(two_arm_problem(horizon=1, drift=RHO), baseline_cost=lambda step, state: now[0])
     assert isinstance(problem.states, range)
     advisor = live_advisor(problem)
     for cost in (0.1, 0.2):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from limits import stated
 from live.plant import Plant, live_advisor
 from live.random_problems import taught
 from tether import Advisor
@@ -17,9 +18,10 @@ from tether.agents import agent as engine
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError, StateFileError
 from tether.kernels import plan, ridge
-from tether.live import gate as gate_module
+from tether.live import examine, gate_facts, gate_model
 from tether.live.audit import decisions_in_the_log, export, replay
-from tether.live.gate import ExactFacts, Gate, Terms
+from tether.live.gate import Gate
+from tether.live.gate_facts import ExactFacts, Terms
 from tether.live.learner import FORMAT, Learner
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Guards
@@ -45,9 +47,12 @@ def gate_of(dimension, error, **more):
     terms = {
         "memory": "visited",
         "error": np.array([error]),
-        "misfit": np.array([0.0]),
-        "exceedance": None,
-        "noise_scales": False,
+        "point_error": np.array([0.0]),
+        "sample_error": np.array([0.0]),
+        "assumptions": ((),),
+        "reserve": np.array([0.0]),
+        "end_reserve": np.array([0.0]),
+        "limits_measured": False,
         "radius": 0.5,
         "reduces": True,
         "threshold": np.array([1.0]),
@@ -64,7 +69,7 @@ def gate_of(dimension, error, **more):
 
 def star(phi_0, end, cost):
     told = {"baseline_cost_error": 0.0, "baseline_cost": [[cost]], "horizon": 1, "threshold": 1.0, "noise": 0.1}
-    return Problem.from_rays(phi_0=[phi_0], endpoints=[[end]], **told).look_up(0)
+    return Problem.from_rays(phi_0=[phi_0], endpoints=[[end]], **stated(**told)).look_up(0)
 
 
 def remembering_gate():
@@ -295,7 +300,7 @@ def contradictory(size):
     rays = rng.dirichlet(np.ones(3), size=(5, 4))
     told = {"horizon": 1, "threshold": 0.55, "noise": 0.05, "gamma_norm": 1.0}
     return Problem.from_rays(
-        phi_0=phi_0, endpoints=rays, baseline_cost_error=0.0, baseline_cost=costs[None], **told
+        phi_0=phi_0, endpoints=rays, **stated(baseline_cost_error=0.0, baseline_cost=costs[None], **told)
     ), gamma
 
 
@@ -426,9 +431,9 @@ def test_a_smaller_radius_given_the_facts_is_refused():
 
 def test_the_gate_states_the_constants_a_second_time():
     """They are written down twice on purpose; where they differ, genuine certificates would be refused."""
-    assert (gate_module.AMPLIFIED, gate_module.MISFIT) == (ridge.AMPLIFIED, ridge.MISFIT)
-    assert gate_module.SPANNED == plan.SPANNED
-    assert list(gate_module.GRID) == ridge.GRID.tolist()
+    assert (gate_facts.AMPLIFIED, gate_facts.MISFIT) == (ridge.AMPLIFIED, ridge.MISFIT)
+    assert examine.SPANNED == plan.SPANNED
+    assert list(gate_model.GRID) == ridge.GRID.tolist()
 
 
 # Snapshots
@@ -520,7 +525,9 @@ def test_other_processes_learn_a_fact_from_the_log_and_ask_nobody():
         return world.problem.actions(state)
 
     told = {name: getattr(world.problem, name) for name in ("horizon", "threshold", "noise", "dimension", "gamma_norm")}
-    problem = Problem(actions=actions, baseline_cost_error=0.0, baseline_cost=world.problem.baseline_cost, **told)
+    problem = Problem(
+        actions=actions, **stated(baseline_cost_error=0.0, baseline_cost=world.problem.baseline_cost, **told)
+    )
     store = MemoryStore()
     advisor = live_advisor(problem, store)
     Plant(world.true_gamma, states=2).play(advisor, 20)
@@ -565,7 +572,8 @@ def test_a_row_is_the_same_row_whatever_is_declared_of_a_0_meanwhile():
     declared = [0.1]
     told = {name: getattr(world.problem, name) for name in ("horizon", "threshold", "noise", "dimension", "gamma_norm")}
     problem = Problem(
-        actions=world.problem.actions, baseline_cost_error=0.0, baseline_cost=lambda step, state: declared[0], **told
+        actions=world.problem.actions,
+        **stated(baseline_cost_error=0.0, baseline_cost=lambda step, state: declared[0], **told),
     )
     advisor = live_advisor(problem)
     row = {"rewards": [0.5], "seen_states": [1]}
@@ -585,12 +593,14 @@ def test_an_advisor_with_error_bars_keeps_its_promise_and_replays(error, mode):
     problem = Problem.from_rays(
         phi_0=[each.phi_0 for each in sets],
         endpoints=[each.endpoints for each in sets],
-        baseline_cost=declared - 0.9 * error,
-        baseline_cost_error=error,
         horizon=2,
-        threshold=world.problem.threshold,
-        noise=world.problem.noise,
-        gamma_norm=world.problem.gamma_norm,
+        **stated(
+            baseline_cost=declared - 0.9 * error,
+            baseline_cost_error=error,
+            threshold=world.problem.threshold,
+            noise=world.problem.noise,
+            gamma_norm=world.problem.gamma_norm,
+        ),
     )
     store = MemoryStore()
     settings = {"guards": Guards(margin_share=0.3, guarded_rate=1.0, canary=1.0), "mode": mode}

@@ -6,8 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from limits import restated
 from live.plant import Plant, live_advisor
-from tether import Problem, SlucbConfig
+from tether import Constraint, Problem, SafeCost, SlucbConfig
 from worlds import world_and_streams
 
 SIZES = {"horizon": 2, "states": 2, "dimension": 4}
@@ -23,7 +24,7 @@ OPTIONS = {
 
 def trained(options, **settings):
     world, _ = world_and_streams(3, **SIZES)
-    problem = replace(world.problem, noise=0.02, **options)
+    problem = restated(world.problem, noise=0.02, **options)
     advisor = live_advisor(problem, watch=False, **settings)
     return advisor, Plant(world.true_gamma, noise=0.02, states=2).play(advisor, 80, horizon=2)
 
@@ -36,9 +37,8 @@ def test_genuine_certificates_pass_and_say_what_they_bound(name):
     assert sum(not decision.is_baseline for decision in decisions) > 10
     for decision in decisions:
         for limit in decision.certificate.limits:
-            assert limit.misfit == options.get("misfit", 0.0)
+            assert limit.assumptions == advisor.problem.sentences[0]
             assert limit.bounds == ("realised cost" if "limit" in options else "cost")
-            assert limit.exceedance == (0.1 if "limit" in options else 0.0)
             assert limit.bound <= limit.threshold
             if not decision.is_baseline:
                 assert limit.gate_bound == pytest.approx(limit.bound, abs=2e-2)  # of an older, larger spectrum
@@ -59,7 +59,7 @@ def test_a_bound_that_forgets_what_was_declared_is_refused(name):
         assert not check(step, known, proposal.action, proposal.feature, proposal.evidence).why
         gain = options.get("misfit", 0.0) + (0.01 if "limit" in options else 0.0)
         lower = tuple(replace(shown, bound=shown.bound - gain) for shown in proposal.evidence)
-        silent = tuple(replace(shown, misfit=0.0, exceedance=0.0) for shown in proposal.evidence)
+        silent = tuple(replace(shown, assumptions=()) for shown in proposal.evidence)
         assert "certificate's bound" in check(step, known, proposal.action, proposal.feature, lower).why
         assert "the problem's" in check(step, known, proposal.action, proposal.feature, silent).why
         refused += 1
@@ -75,7 +75,9 @@ def test_a_gate_that_is_told_of_no_option_has_a_smaller_bound(name):
     known = problem.look_up(0)
     share = gate.certified(0, known)
     told, bias = gate.terms, gate.bias.copy()
-    gate.terms = replace(told, misfit=np.zeros(1), exceedance=None, noise_scales=False)
+    gate.terms = replace(
+        told, point_error=np.zeros(1), sample_error=np.zeros(1), reserve=np.zeros(1), end_reserve=np.zeros(1)
+    )
     gate.bias[:] = 0.0
     gate._solved.clear()
     assert gate.certified(0, known) > share or share == 1.0
@@ -115,9 +117,11 @@ def test_the_origin_is_a_safe_action_like_any_other(error):
     """φ_0 = 0 costs 0 in every linear model; nothing is conditioned on it, and rays from it are certified and
     checked."""
     problem = Problem.from_rays(
-        phi_0=[[0.0, 0.0]], endpoints=[[[0.6, 0.8], [1.0, 0.0]]], baseline_cost=[[0.0]], horizon=1, threshold=0.5,
-        noise=0.05, baseline_cost_error=error,
-    )  # fmt: skip
+        phi_0=[[0.0, 0.0]],
+        endpoints=[[[0.6, 0.8], [1.0, 0.0]]],
+        constraints=Constraint(threshold=0.5, noise=0.05, safe_cost=SafeCost([[0.0]], error=error)),
+        horizon=1,
+    )
     advisor = live_advisor(problem, watch=False, config=SlucbConfig())
     plant = Plant(np.array([[[0.4, 0.5]]]), noise=0.05, states=1)
     decisions = plant.play(advisor, 60, horizon=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.errors import InputError
 from tether.live.audit import replay
 from tether.live.learner import Learner
@@ -90,7 +90,9 @@ def test_a_budget_that_is_set_on_an_old_log_counts_what_the_log_holds(world):
     advisor.snapshot()
     added = reduce(add, costs)  # one after the other: `sum` is compensated from Python 3.12 on
     for window, spent in ((50, math.fsum(costs[-50:])), (None, added), (7, math.fsum(costs[-7:]))):
-        again = Advisor(world.problem, store, guards=Guards(budget=spent, budget_window=window), refresh=None)
+        again = Advisor(
+            world.problem, store, guards=Guards(budget=spent, budget_window=window), upkeep=Upkeep(refresh=None)
+        )
         assert again.status().spent == (spent,)
         reasons = {again.decide(state).reason for state in range(4)}
         assert "budget" in reasons
@@ -101,7 +103,7 @@ def test_a_rate_that_is_set_on_an_old_log_counts_what_the_log_holds(world):
     advisor = live_advisor(world.problem, store, guards=Guards(rate_window=10))
     Plant(world.true_gamma).play(advisor, 60)
     guards = Guards(live_rate=0.2, rate_window=50)
-    again = Advisor(world.problem, store, guards=guards, refresh=None)
+    again = Advisor(world.problem, store, guards=guards, upkeep=Upkeep(refresh=None))
     for _ in range(30):
         again.decide(1)
     others = [not entry.body["is_baseline"] for entry in store.read() if entry.kind == "decision"]
@@ -169,7 +171,9 @@ def test_decisions_without_an_outcome_count_toward_the_budget_by_their_bounds(wo
     """Nobody reports anything: what was handed out must fit the budget all the same, whatever it will cost."""
     advisor, state = learned(world, guards=Guards(budget=100.0), watch=False)
     spent = advisor.status().spent[0]
-    advisor = Advisor(world.problem, advisor.store, guards=Guards(budget=spent + 2.2), watch=False, refresh=None)
+    advisor = Advisor(
+        world.problem, advisor.store, guards=Guards(budget=spent + 2.2), watch=False, upkeep=Upkeep(refresh=None)
+    )
     made = [advisor.decide(state) for _ in range(12)]
     claimed, played = spent, [one for one in made if not one.is_baseline]
     for one in made:
@@ -251,7 +255,7 @@ def test_a_clock_that_jumps_back_gives_the_safe_action_until_it_is_right_again(w
         advisor.record(decision.id, 0.1, plant.measure(0, decision.feature))
     state = next(s for s in range(4) if not advisor.decide(s, observed_at=1000.0).is_baseline)
     time["now"] = 400.0
-    again = Advisor(world.problem, store, clock=lambda: time["now"])
+    again = Advisor(world.problem, store, upkeep=Upkeep(clock=lambda: time["now"]))
     for each in (advisor, again):
         decision = each.decide(state, observed_at=400.0)
         assert (decision.reason, decision.is_baseline) == ("stale-input", True)
@@ -303,7 +307,10 @@ def test_a_frozen_sensor_does_not_become_fresh_when_the_clock_is_set_back(world)
     advisor, state = learned(world, clock=lambda: 999.0)
     time = {"now": 1000.0}
     watched = Advisor(
-        world.problem, advisor.store, guards=Guards(max_age=5.0, max_ahead=1.0), clock=lambda: time["now"], refresh=None
+        world.problem,
+        advisor.store,
+        guards=Guards(max_age=5.0, max_ahead=1.0),
+        upkeep=Upkeep(clock=lambda: time["now"], refresh=None),
     )
     assert not watched.decide(state, observed_at=1000.0).is_baseline
     for time["now"] in (4600.0, 1000.0):
@@ -313,7 +320,9 @@ def test_a_frozen_sensor_does_not_become_fresh_when_the_clock_is_set_back(world)
 def test_after_a_clock_that_was_ahead_somebody_must_say_that_it_is_right(world):
     advisor, state = learned(world, clock=lambda: 999.0)
     time = {"now": 1000.0}
-    watched = Advisor(world.problem, advisor.store, guards=Guards(max_age=5.0), clock=lambda: time["now"], refresh=None)
+    watched = Advisor(
+        world.problem, advisor.store, guards=Guards(max_age=5.0), upkeep=Upkeep(clock=lambda: time["now"], refresh=None)
+    )
     time["now"] = 1e6
     assert watched.decide(state, observed_at=1000.0).reason == "stale-input"
     time["now"] = 1001.0
@@ -358,7 +367,9 @@ def test_what_was_decided_before_obeys_the_guards_as_of_now(world, how, reason):
     """A repeat by key, and a decision that waits for the log while time goes on or the mode changes."""
     clock, store = [1000.0], MemoryStore()
     _, state = learned(world, store=store, clock=lambda: clock[0])
-    advisor = Advisor(world.problem, store, guards=Guards(**NOW[reason]), clock=lambda: clock[0], refresh=None)
+    advisor = Advisor(
+        world.problem, store, guards=Guards(**NOW[reason]), upkeep=Upkeep(clock=lambda: clock[0], refresh=None)
+    )
     rest(advisor)
     batch = advisor.prepare([advisor.question(state, key="k", observed_at=1000.0)])
     appended = store.append(batch.drafts)
@@ -390,7 +401,7 @@ def test_a_cold_start_saves_a_snapshot_at_once(world):
     store = MemoryStore()
     Plant(world.true_gamma).play(live_advisor(world.problem, store), 10)
     assert store.latest_snapshot() is None
-    advisor = Advisor(world.problem, store, snapshot_every=10)
+    advisor = Advisor(world.problem, store, upkeep=Upkeep(snapshot_every=10))
     assert store.latest_snapshot().seq == store.head().seq == advisor.replica.head.seq
 
 
@@ -401,7 +412,7 @@ def asked_at_once(world, mode, room):
     first = live_advisor(world.problem, store, mode=mode)
     Plant(world.true_gamma).play(first, 30)
     guards = room(first.replica.ledger)
-    both = [Advisor(world.problem, store, guards=guards, refresh=None) for _ in range(2)]
+    both = [Advisor(world.problem, store, guards=guards, upkeep=Upkeep(refresh=None)) for _ in range(2)]
     both[0].sync()
     batches = [each.prepare([each.question(1, key=f"key {number}")]) for number, each in enumerate(both)]
     answers = [each.commit(batch, store.append(batch.drafts))[0] for each, batch in zip(both, batches, strict=True)]
@@ -419,9 +430,9 @@ def test_a_rate_holds_for_all_processes_together(world):
     store, (_, two), (first, second) = asked_at_once(world, "live", room_for_one)
     assert not first.is_baseline and first.id
     assert second.is_baseline and second.reason == "rate" and not second.id
-    third = Advisor(world.problem, store, refresh=None)
+    third = Advisor(world.problem, store, upkeep=Upkeep(refresh=None))
     third.snapshot()  # before the log says that it did not leave
-    fourth = Advisor(world.problem, store, refresh=None)
+    fourth = Advisor(world.problem, store, upkeep=Upkeep(refresh=None))
     assert [each.decide(1, key="key 1").reason for each in (third, fourth)] == ["rate"] * 2
     store.append([note.draft() for note in two.notes()])
     assert third.decide(1, key="key 1").reason == "rate" and replay(store, world.problem).holds

@@ -6,6 +6,7 @@ from asyncio import CancelledError
 import numpy as np
 import pytest
 
+from limits import kept, stated
 from tether import Advisor, InputError, Problem, SlucbConfig, StarActions
 from tether.kernels import plan
 from tether.live import following
@@ -20,14 +21,16 @@ class Shop:
         self.error, self.fails, self.only = error, False, None
         self.problem = Problem(
             horizon=2,
-            threshold=(0.5,),
-            noise=(0.1,),
             dimension=2,
             actions=self.actions,
-            baseline_cost_error=0.0,
-            baseline_cost=lambda step, state: 0.1,
-            gamma_norm=(1.0,),
-            **told,
+            **stated(
+                threshold=(0.5,),
+                noise=(0.1,),
+                baseline_cost_error=0.0,
+                baseline_cost=lambda step, state: 0.1,
+                gamma_norm=(1.0,),
+                **told,
+            ),
         )
 
     def actions(self, state):
@@ -43,7 +46,7 @@ def asked_again(monkeypatch):
 
 
 def played(shop, form=int, **settings):
-    advisor = Advisor(shop.problem, mode="live", criteria=Criteria.none(), **settings)
+    advisor = Advisor(shop.problem, mode="live", criteria=Criteria.none(), **kept(**settings))
     for state in range(3):
         decision = advisor.decide(form(state), 0)
         advisor.record(decision.id, 0.5, 0.1, next_state=form(state + 10))

@@ -1,14 +1,14 @@
 """Logs of several sites in one: one order, a prefix of it, each decision once, and only where γ* is one."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from limits import restated
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.cli import app
 from tether.errors import InputError
 from tether.live.backup import backup
@@ -60,7 +60,7 @@ def central():
 
 
 def learned(store):
-    return Advisor(problem(), store, refresh=None).replica.learner
+    return Advisor(problem(), store, upkeep=Upkeep(refresh=None)).replica.learner
 
 
 def test_the_merged_learner_has_the_sums_of_all_sites():
@@ -73,7 +73,7 @@ def test_the_merged_learner_has_the_sums_of_all_sites():
     grams = [part.costs.gram[0] - part.costs.ridge * np.eye(3) for part in parts]
     assert np.allclose(agent.costs.gram[0], ridge * np.eye(3) + sum(grams))
     assert agent.data_version == 50
-    decision = Advisor(problem(), into, refresh=None).replica.learner.propose(0, 1)
+    decision = Advisor(problem(), into, upkeep=Upkeep(refresh=None)).replica.learner.propose(0, 1)
     assert decision.is_baseline is False and decision.evidence[0].margin >= 0.0
 
 
@@ -129,7 +129,7 @@ def test_nothing_is_merged_into_a_log_that_has_decided_other_than_the_safe_actio
 @pytest.mark.parametrize("per", ["decision", "second"])
 def test_where_costs_drift_nothing_is_merged(per):
     """Rows of old data have no age, and would count as of now."""
-    told, stores = replace(problem(), drift=1e-4, drift_per=per), (MemoryStore(), MemoryStore())
+    told, stores = restated(problem(), drift=1e-4, drift_per=per), (MemoryStore(), MemoryStore())
     for store in stores:
         advisor = live_advisor(told, store)
         advisor.record(advisor.decide(0).id, 0.3, 0.2)

@@ -1,6 +1,5 @@
 """Values at the edge of what a log can hold: refused at the door, or read back just as they were."""
 
-import dataclasses
 import enum
 import json
 from collections import namedtuple
@@ -8,6 +7,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
+from limits import restated, stated
 from live.plant import live_advisor
 from tether import Advisor
 from tether.errors import InputError
@@ -80,7 +80,7 @@ def test_a_repeat_with_its_keys_in_another_order_is_a_repeat():
 
 def test_a_limit_that_no_certificate_could_state_is_refused_before_a_log_is_made(tmp_path):
     problem, _ = finite_problem(constraints=2)
-    endless = dataclasses.replace(problem, threshold=(problem.threshold[0], float("inf")))
+    endless = restated(problem, threshold=(problem.threshold[0], float("inf")))
     with pytest.raises(InputError, match="finite"):
         Advisor(endless, tmp_path / "log.db")
     assert not (tmp_path / "log.db").exists()
@@ -108,7 +108,7 @@ def told_by(rows, **more):
         "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: 0.15,
     }
-    return Problem(**{**told, "actions": lambda state: FiniteActions(np.array(rows(state)), 0), **more})
+    return Problem(**stated(**{**told, "actions": lambda state: FiniteActions(np.array(rows(state)), 0), **more}))
 
 
 def open_rooms(rows=lambda room: [[0.5, 0.0], [0.4, 0.1 + 0.1 * room.open]], **more):
@@ -303,7 +303,9 @@ def test_what_is_masked_was_not_measured():
 def test_a_declared_cost_that_the_data_contradict_is_explained():
     told = {"horizon": 1, "threshold": 0.5, "noise": 0.01, "gamma_norm": 1.0}
     problem = Problem.from_table(
-        features=[[[0.9, 0.1], [0.1, 0.9]]], baseline_action=[0], baseline_cost_error=0.0, baseline_cost=[[0.1]], **told
+        features=[[[0.9, 0.1], [0.1, 0.9]]],
+        baseline_action=[0],
+        **stated(baseline_cost_error=0.0, baseline_cost=[[0.1]], **told),
     )
     advisor = live_advisor(problem, watch=False)  # without the monitor, which would trip first
     for _ in range(60):
@@ -327,9 +329,9 @@ def test_tables_of_features_that_are_masked_or_complex_are_refused(features):
     """numpy would take what is under the mask, and drop the imaginary part."""
     told = {"baseline_cost_error": 0.0, "baseline_cost": [[0.1]], "horizon": 1, "threshold": 0.5, "noise": 0.05}
     with pytest.raises(InputError, match="masked or complex"):
-        Problem.from_table(features=features, baseline_action=[0], **told)
+        Problem.from_table(features=features, baseline_action=[0], **stated(**told))
     with pytest.raises(InputError, match="masked or complex"):
-        Problem.from_rays(phi_0=[[0.5, 0.0]], endpoints=features, **told)
+        Problem.from_rays(phi_0=[[0.5, 0.0]], endpoints=features, **stated(**told))
 
 
 def test_yes_and_no_are_costs_only_where_costs_are_bounded():
@@ -340,8 +342,8 @@ def test_yes_and_no_are_costs_only_where_costs_are_bounded():
         "baseline_cost": [[0.1]],
         "horizon": 1,
     }
-    measured = Advisor(Problem.from_table(**told, threshold=0.5, noise=0.05))
+    measured = Advisor(Problem.from_table(**stated(**told, threshold=0.5, noise=0.05)))
     with pytest.raises(InputError, match="True and False are costs"):
         measured.record(measured.decide(0).id, 0.1, True)
-    counted = Advisor(Problem.from_table(**told, threshold=0.5, cost_kind="bounded"))
+    counted = Advisor(Problem.from_table(**stated(**told, threshold=0.5, cost_kind="bounded")))
     assert not counted.record(counted.decide(0).id, 0.1, np.True_).repeated

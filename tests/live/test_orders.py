@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.answers import UnknownDecision
 from tether.live.log.chain import Draft, text_of
@@ -61,14 +61,14 @@ HALTS = {
 def test_a_decision_under_way_does_not_leave_after_it_was_forbidden(log, reason, who):
     """Its entry stands after the order's: whoever threw the switch may believe that nothing left afterwards."""
     advisor = taught(log)
-    other = advisor if who == "the same advisor" else Advisor(WORLD.problem, log, refresh=None)
+    other = advisor if who == "the same advisor" else Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     log.before("decision", lambda: HALTS[reason](other))
     made = advisor.decide(1)
     assert made.is_baseline and made.reason == reason and made.certificate.holds
     assert (made.id, made.logged) == ("", False), "the log has the other action: no outcome may be recorded for it"
     decision, withheld = log.read(log.head().seq - 2, 2)
     assert withheld.kind == "withheld" and withheld.body["decision_id"] == decision.body["decision_id"]
-    assert Advisor(WORLD.problem, log, refresh=None).replica.to_bytes() == advisor.replica.to_bytes()
+    assert Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None)).replica.to_bytes() == advisor.replica.to_bytes()
 
 
 @pytest.mark.parametrize("reason", HALTS)
@@ -92,7 +92,7 @@ def test_what_did_not_leave_does_not_leave_later_and_has_no_outcome(log):
     again = advisor.decide(1, key="k")
     assert again.is_baseline and (again.reason, again.id) == (first.reason, "") == ("stopped", "")
     (id,) = [entry.body["decision_id"] for entry in log.read() if entry.kind == "withheld"]
-    for who in (advisor, Advisor(WORLD.problem, log, refresh=None)):
+    for who in (advisor, Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))):
         with pytest.raises(UnknownDecision, match="did not leave"):
             who.record(id, 0.1, 0.1)
     counts = advisor.replica.ledger.ever
@@ -102,7 +102,7 @@ def test_what_did_not_leave_does_not_leave_later_and_has_no_outcome(log):
 
 def test_what_stands_before_a_decision_must_be_readable_before_it_leaves(log, monkeypatch):
     advisor = taught(log)
-    other = Advisor(WORLD.problem, log, refresh=None)
+    other = Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
 
     def fails(*_):
         raise StoreError("the database is gone")
@@ -127,8 +127,8 @@ KINDS = {"promote": "mode", "resume": "resumed", "reset_alarm": "alarm-reset"}
 @pytest.mark.parametrize("name", ALLOW_MORE)
 def test_an_order_that_allows_more_is_refused_if_another_came_first(log, name):
     """Whoever gave it has not seen the other: a stop must not be released by somebody who does not know of it."""
-    advisor = Advisor(WORLD.problem, log, mode="guarded", criteria=Criteria.none(), refresh=None)
-    other = Advisor(WORLD.problem, log, refresh=None)
+    advisor = Advisor(WORLD.problem, log, mode="guarded", criteria=Criteria.none(), upkeep=Upkeep(refresh=None))
+    other = Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     log.before(KINDS[name], lambda: other.stop(by="somebody else", why="complaints"))
     with pytest.raises(InputError, match="complaints"):
         ALLOW_MORE[name](advisor)
@@ -141,7 +141,7 @@ def test_an_order_that_allows_more_is_refused_if_another_came_first(log, name):
 @pytest.mark.parametrize("order", ["stop", "demote"])
 def test_an_order_that_allows_less_takes_effect_whatever_came_first(log, order):
     advisor = live_advisor(WORLD.problem, log)
-    other = Advisor(WORLD.problem, log, refresh=None)
+    other = Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     log.before("stopped" if order == "stop" else "mode", lambda: other.demote("guarded", **BY))
     advisor.stop(**BY) if order == "stop" else advisor.demote("shadow", **BY)
     assert advisor.status().stopped if order == "stop" else advisor.status().mode == "shadow"
@@ -201,7 +201,7 @@ def test_a_snapshot_needs_no_place_for_files(monkeypatch, tmp_path, log):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     advisor.record(made.id, 0.1, 0.1)
     assert log.latest_snapshot().seq == log.head().seq
-    again = Advisor(WORLD.problem, log, refresh=None)
+    again = Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     assert again.replica.to_bytes() == advisor.replica.to_bytes()
 
 
@@ -220,7 +220,7 @@ def test_a_snapshot_that_finds_no_room_does_not_fail_an_outcome(monkeypatch, log
 
 def test_a_stop_reaches_the_others_though_this_advisor_cannot_follow_the_log(log):
     advisor = taught(log)
-    other = Advisor(WORLD.problem, log, refresh=None)
+    other = Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     made = other.decide(0)
     altered(log, made.seq, reason="because")
     with pytest.raises(AlteredLog):
@@ -244,7 +244,7 @@ def test_a_repeat_by_key_whose_fate_cannot_be_read_is_the_safe_action(log, monke
 
 
 def test_an_impossible_cost_is_one_alarm_though_another_process_wrote_in_between(log):
-    advisor, other = taught(log), Advisor(WORLD.problem, log, refresh=None)
+    advisor, other = taught(log), Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     made = advisor.decide(1)
     under_way = advisor.prepare([advisor.question(0)])  # so that a gap in the log is not read at once
     log.before("tripped", lambda: other.decide(0))
@@ -261,7 +261,7 @@ def test_a_stop_holds_before_it_is_logged(log):
     advisor.stop(**BY)
     assert meanwhile[0].is_baseline and meanwhile[0].reason == "stopped" and BY["why"] in meanwhile[0].detail
     assert advisor.status().stopped == f"by {BY['by']}: {BY['why']}"
-    assert Advisor(WORLD.problem, log, refresh=None).replica.to_bytes() == advisor.replica.to_bytes()
+    assert Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None)).replica.to_bytes() == advisor.replica.to_bytes()
 
 
 class Unwritable(MemoryStore):
@@ -292,7 +292,9 @@ def test_a_stop_that_cannot_be_logged_holds_and_is_logged_later(when):
     advisor.decide(1)
     stops = [entry for entry in log.read() if entry.kind == "stopped"]
     assert len(stops) == 1 and stops[0].body["why"] == BY["why"], "once, though it was tried more than once"
-    assert Advisor(WORLD.problem, log, refresh=None).decide(1).reason == "stopped", "and so for every process"
+    assert Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None)).decide(1).reason == "stopped", (
+        "and so for every process"
+    )
     advisor.resume(**BY)
     assert not advisor.decide(1).is_baseline and not advisor.status().stopped
 
@@ -346,14 +348,14 @@ def test_a_stop_reaches_other_processes_before_it_is_logged(place):
     assert kinds.count("stopped") == 1, "whoever hears of it logs it"
     advisor.resume(**BY)
     assert not advisor.decide(1).is_baseline, "the announcement is of a stop that the log has released"
-    restarted = Advisor(WORLD.problem, elsewhere, refresh=None)
+    restarted = Advisor(WORLD.problem, elsewhere, upkeep=Upkeep(refresh=None))
     assert not restarted.decide(1).is_baseline and restarted.stopped is None
     elsewhere.announce_stop(announced("s2"))
     assert restarted.decide(1).reason == advisor.decide(1).reason == "stopped"
 
 
 def test_a_stop_is_announced_before_it_is_logged_and_though_it_cannot_be(log):
-    advisor, other = taught(log), Advisor(WORLD.problem, log, refresh=None)
+    advisor, other = taught(log), Advisor(WORLD.problem, log, upkeep=Upkeep(refresh=None))
     meanwhile = []
     log.before("stopped", lambda: meanwhile.append(other.decide(1)))
     advisor.stop(**BY)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from live.plant import Plant, live_advisor
-from tether import Advisor, SlucbConfig
+from tether import Advisor, SlucbConfig, Upkeep
 from tether.errors import InputError
 from tether.live.certificate import Certificate, Limit
 from tether.live.ledger import Ledger
@@ -204,7 +204,7 @@ def test_guarded_mode_needs_to_know_the_gap():
 def test_the_kill_switch_gives_the_safe_action_everywhere_until_it_is_released(world):
     store = MemoryStore()
     one = live_advisor(world.problem, store)
-    two = Advisor(world.problem, store, refresh=0.0)
+    two = Advisor(world.problem, store, upkeep=Upkeep(refresh=0.0))
     Plant(world.true_gamma).play(one, 30)
     state = next(state for state in range(4) if not one.decide(state).is_baseline)
     one.stop(by="the night shift", why="smoke")
@@ -319,7 +319,7 @@ def test_counts_begin_anew_with_the_decisions_that_rest_on_the_change(change):
 
 
 def test_late_outcomes_of_the_mode_before_do_not_count_for_the_next(world):
-    advisor = Advisor(world.problem, criteria=Criteria(outcomes=10, uplift=None), refresh=None)
+    advisor = Advisor(world.problem, criteria=Criteria(outcomes=10, uplift=None), upkeep=Upkeep(refresh=None))
     plant = Plant(world.true_gamma)
     decisions = [advisor.decide(plant.state()) for _ in range(20)]
     for decision in decisions[:10]:

@@ -8,16 +8,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from limits import kept, stated
 from live.plant import Plant
-from tether import Advisor, Problem
+from tether import Advisor, Problem, Upkeep
 from tether.agents.slucb import SlucbConfig
 from tether.errors import InputError
 from tether.live.audit import export, replay, summary
 from tether.live.certificate import Certificate
-from tether.live.gate import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.judge import coin_of, proposal_of, with_margin
 from tether.live.ledger import Ledger
 from tether.live.log.memory import MemoryStore
+from tether.live.mixtures import Drawn, drawn_row, is_safe_action, mean_feature, parts_of
 from tether.live.policy import Criteria, Guards
 from tether.live.promotion import unmet
 from tether.live.records import OutcomeRecorded
@@ -34,7 +35,7 @@ def mixer(problem, store=None, **more):
     """Its ids are numbered, so that the same is drawn in every run."""
     told = {"limit_on": "average over draws", "mode": "live", "criteria": Criteria.none(), "refresh": None, **more}
     numbers = count()
-    return Advisor(problem, store, ids=lambda: f"decision {next(numbers)}", **told)
+    return Advisor(problem, store, **kept(ids=lambda: f"decision {next(numbers)}", **told))
 
 
 def played(kind, steps=200, store=None, **more):
@@ -85,7 +86,7 @@ def test_a_drawn_action_has_its_own_bound_beside_that_of_the_average_and_is_coun
         dear += true > limit.threshold
     assert over >= dear and over > 1
     assert advisor.status().over_by_itself == over == summary(store).counts.over_by_itself
-    assert Advisor(problem, store, refresh=None).status().over_by_itself == over  # also after a restart
+    assert Advisor(problem, store, upkeep=Upkeep(refresh=None)).status().over_by_itself == over  # also after a restart
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -94,7 +95,7 @@ def test_a_replay_a_restart_and_a_repeat_draw_the_same(kind):
     advisor, _ = played(kind, 120, store)
     assert replay(store, PROBLEMS[kind][0]).holds
     advisor.snapshot()
-    again = Advisor(PROBLEMS[kind][0], store, refresh=None)  # the log says which algorithm
+    again = Advisor(PROBLEMS[kind][0], store, upkeep=Upkeep(refresh=None))  # the log says which algorithm
     assert again.replica.to_bytes() == advisor.replica.to_bytes()
     one, two = advisor.decide(1, 0, key="once"), again.decide(1, 0, key="once")
     assert (one.id, one.action, one.certificate) == (two.id, two.action, two.certificate)
@@ -150,7 +151,7 @@ def test_the_canary_draws_between_a_mixture_and_the_safe_action_and_a_replay_doe
     assert {d.certificate.mixture is None for d in drawn} == {True, False}
     assert all((d.proposal or d.certificate).mixture is not None for d in drawn)
     assert advisor.status().uplift.compared == len(drawn) > 20 and replay(store, FINITE).holds
-    again = Advisor(FINITE, store, refresh=None)
+    again = Advisor(FINITE, store, upkeep=Upkeep(refresh=None))
     assert again.status().uplift == advisor.status().uplift
 
 
@@ -267,7 +268,7 @@ def test_large_features_are_no_reason_to_refuse_a_mixture():
         "gamma_norm": 1e-5,
     }
     problem = Problem.from_table(
-        features=rows, baseline_action=safe, baseline_cost_error=0.0, baseline_cost=costs, **told
+        features=rows, baseline_action=safe, **stated(baseline_cost_error=0.0, baseline_cost=costs, **told)
     )
     advisor = mixer(problem)
     decisions = Plant(gamma[None, None], noise=0.02, states=2).play(advisor, 60)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tether import Constraint
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError, StateFileError
 from tether.live.learner import Learner
@@ -99,12 +100,9 @@ def test_a_table_is_looked_up_once_and_functions_every_time(world):
     asked = []
     told = Problem(
         horizon=1,
-        threshold=(0.5,),
-        noise=(0.1,),
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=lambda step, state: 0.1),
         dimension=3,
         actions=lambda state: asked.append(state) or world.problem.actions(state),
-        baseline_cost_error=0.0,
-        baseline_cost=lambda step, state: 0.1,
     )
     functions = Learner(told, watch=False)
     functions.look_up(2)

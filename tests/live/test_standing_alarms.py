@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import Advisor, Criteria, Problem, StarActions
 from tether.live.learner import Learner
 from tether.live.log.memory import MemoryStore
@@ -15,9 +16,17 @@ SAFE, ENDS = np.array([1.0, 0.0]), np.array([[0.6, 0.4], [0.3, 0.7]])
 def problem_of(*, bounded=False):
     actions = StarActions(SAFE, ENDS)
     return Problem(
-        horizon=1, threshold=0.5, dimension=2, states=range(2), actions=lambda s: actions, gamma_norm=2.0,
-        baseline_cost=lambda h, s: 0.2, **({"cost_kind": "bounded"} if bounded else {"noise": 0.1}),
-    )  # fmt: skip
+        horizon=1,
+        dimension=2,
+        states=range(2),
+        actions=lambda s: actions,
+        **stated(
+            threshold=0.5,
+            gamma_norm=2.0,
+            baseline_cost=lambda h, s: 0.2,
+            **{"cost_kind": "bounded"} if bounded else {"noise": 0.1},
+        ),
+    )
 
 
 def alarmed(store, *, bounded=False):

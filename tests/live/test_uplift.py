@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from live.plant import Plant
-from tether import Advisor
+from tether import Advisor, Upkeep
 from tether.errors import InputError
 from tether.live.canary import Canary, Trial
 from tether.live.log.memory import MemoryStore
@@ -130,7 +130,7 @@ def test_rewards_in_other_units_give_the_interval_in_those_units():
 def test_a_snapshot_brings_the_comparison_back():
     world, store = world_and_streams(3, horizon=1)[0], MemoryStore()
     guards = Guards(canary=0.5, reward_range=(-2.0, 2.0), guarded_rate=1.0)
-    advisor = Advisor(world.problem, store, guards=guards, criteria=Criteria.none(), refresh=None)
+    advisor = Advisor(world.problem, store, guards=guards, criteria=Criteria.none(), upkeep=Upkeep(refresh=None))
     plant = Plant(world.true_gamma)
     plant.play(advisor, 30)
     advisor.promote("guarded", by="me", why="test")
@@ -139,7 +139,7 @@ def test_a_snapshot_brings_the_comparison_back():
     plant.play(advisor, 10)
     uplift = advisor.replica.ledger.uplift
     assert uplift.compared and len(uplift.trials) > 1, "the rest waits for it"
-    fresh = Advisor(world.problem, store, refresh=None).replica.learner
+    fresh = Advisor(world.problem, store, upkeep=Upkeep(refresh=None)).replica.learner
     again = Replica.from_bytes(advisor.replica.to_bytes(), type(fresh)(world.problem, fresh.config))
     assert json.dumps(again.ledger.uplift.to_json()) == json.dumps(uplift.to_json())
     again.ledger.uplift.settle(open_one.id, 0.5, None)
@@ -157,5 +157,5 @@ def test_a_range_must_be_one_and_can_be_declared_later():
 
 
 def test_costs_lie_where_outcomes_are_accepted():
-    told = {"cost_kind": ["gaussian", "bounded"], "gamma_norm": [2.0, 1.0], "misfit": [0.1, 0.0], "noise": [0.05, 0.5]}
+    told = {"bounded": [False, True], "gamma_norm": [2.0, 1.0], "sample_error": [0.1, 0.0], "noise": [0.05, 0.5]}
     assert cost_spans({**told, "feature_norm": 3.0}) == ((-6.6, 6.6), (0.0, 1.0))

@@ -1,12 +1,11 @@
 """Warm start: old (φ, z) rows are checked, logged once, and shrink the bounds as outcomes would."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
+from limits import restated, stated
 from live.plant import Plant, live_advisor
-from tether import Advisor
+from tether import Advisor, Constraint
 from tether.agents.certified import certified_set
 from tether.errors import InputError, StoreError
 from tether.live.learner import Learner
@@ -113,7 +112,7 @@ def test_a_sorted_table_in_pieces_certifies_nothing_over_the_threshold(world, mo
     """After 300 rows, the lowest costs come first. Where decisions act in between, the rest is refused; in shadow mode
     all of it counts before anything acts. Half of a table cannot be told from a whole one: here the first piece is as
     good as the whole."""
-    problem = dataclasses.replace(world.problem, baseline_cost=None)
+    problem = restated(world.problem, baseline_cost=None)
     features, costs = rows(world, 1500)
     order = np.concatenate([np.arange(300), 300 + np.argsort(costs[300:])])
     features, costs = features[order], costs[order]
@@ -309,10 +308,12 @@ def test_equal_rows_of_yes_and_no_are_never_dropped(kind):
     they are declared with σ = ½, or beside a cost whose sensor rounds so much that all its readings are equal."""
     m = 1 if isinstance(kind, str) else 2
     problem = Problem.from_table(
-        features=[[[0.0, 1.0], [1.0, 0.0]]], baseline_action=[0],
-        baseline_cost_error=0.0, baseline_cost=[[[0.1] * m]], horizon=1,
-        threshold=[0.7] * m, cost_kind=kind, noise=0.5, confidence=0.05,
-    )  # fmt: skip
+        features=[[[0.0, 1.0], [1.0, 0.0]]],
+        baseline_action=[0],
+        horizon=1,
+        confidence=0.05,
+        **stated(baseline_cost_error=0.0, baseline_cost=[[[0.1] * m]], threshold=[0.7] * m, cost_kind=kind, noise=0.5),
+    )
     features = [[amount, 0.0] for amount in np.linspace(0.9, 1.0, 60) for _ in range(30)]
     costs = [[float(count >= 3), 0.1][:m] for _ in range(60) for count in range(30)]
     advisor = live_advisor(problem)
@@ -380,11 +381,8 @@ def keyed_problem(horizon=1):
 
     return Problem(
         horizon=horizon,
-        threshold=1.0,
-        noise=0.05,
+        constraints=Constraint(threshold=1.0, noise=0.05, safe_cost=lambda step, state: 0.2),
         dimension=2,
-        baseline_cost_error=0.0,
-        baseline_cost=lambda step, state: 0.2,
         key=lambda state: state["id"],
         actions=actions,
     )

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tether import Problem, StarActions
+from limits import restated, stated
+from tether import Constraint, Problem, SafeCost, StarActions
 from tether.errors import AssumptionError, InputError
 from tether.problem.effects import norm_of_effects
 
@@ -13,12 +14,14 @@ from tether.problem.effects import norm_of_effects
 def heating(**options):
     """Rays from φ_0 = (½, 0) toward (½, ½), in °C unless told otherwise: τ = 25, the safe action costs 20."""
     given = {"threshold": 25.0, "noise": 0.5, "baseline_cost": 20.0, "baseline_cost_error": 0.0} | options
-    return Problem(horizon=1, dimension=2, actions=lambda state: StarActions([0.5, 0.0], [[0.5, 0.5]]), **given)
+    return Problem(
+        horizon=1, dimension=2, actions=lambda state: StarActions([0.5, 0.0], [[0.5, 0.5]]), **stated(**given)
+    )
 
 
 def test_effects_become_their_euclidean_norm():
     """e = (3, 4): no γ with |γ_1| <= 3 and |γ_2| <= 4 is longer than 5."""
-    assert norm_of_effects([3.0, 4.0], 2, 1) == (5.0,)
+    assert norm_of_effects([3.0, 4.0], 2) == 5.0
     assert heating(feature_effects=[30.0, 40.0]).gamma_norm == (50.0,)
 
 
@@ -32,7 +35,7 @@ def test_effects_are_given_once_for_all_constraints_or_for_each():
     ("effects", "said"),
     [
         ([1.0], r"one number for each of the d = 2 features.*has shape \(1,\)"),
-        ([[1.0, 2.0], [3.0, 4.0]], r"one such list for each of the 1 constraints"),
+        ([[1.0, 2.0], [3.0, 4.0]], r"has shape \(2, 2\)"),
         ([1.0, -2.0], r"that of feature 1 is -2\.0.*up or down"),
         ([np.nan, 2.0], "that of feature 0 is nan"),
         ([np.inf, 2.0], "that of feature 0 is inf"),
@@ -89,16 +92,41 @@ def test_the_checker_names_the_b_that_safe_costs_demand_together_and_calls_it_a_
     safe = np.eye(2)
     problem = Problem(
         horizon=1,
-        threshold=5.0,
-        noise=0.5,
+        constraints=Constraint(
+            threshold=5.0,
+            noise=0.5,
+            safe_cost=SafeCost(lambda step, state: (3.0, 4.0)[state], error=error),
+            gamma_norm=4.5,
+        ),
         dimension=2,
         actions=lambda state: StarActions(safe[state], [[0.5, 0.5]]),
-        baseline_cost=lambda step, state: (3.0, 4.0)[state],
-        baseline_cost_error=error,
         states=range(2),
-        gamma_norm=4.5,
     )
     found = problem.check()["A1: declared safe costs are linear in φ"]
     assert found.verdict == "fails" and f"they need ‖γ‖ >= {least:.4g}" in found.evidence
     assert "feature_effects=[…]" in found.way_out and "at least" in found.way_out
-    assert replace(problem, gamma_norm=least).check()["A1: declared safe costs are linear in φ"].verdict == "holds"
+    assert restated(problem, gamma_norm=least).check()["A1: declared safe costs are linear in φ"].verdict == "holds"
+
+
+def in_degrees(**more):
+    """Up to 60 °C: what a heater adds is far more than √d."""
+    sets = StarActions(np.array([0.6, 0.0]), np.array([[0.6, 0.7]]))
+    limit = Constraint(**{"threshold": 60.0, "noise": 0.5} | more)
+    return Problem(actions=lambda state: sets, dimension=2, horizon=1, constraints=limit, states=[0])
+
+
+def test_a_default_b_by_which_no_action_could_reach_tau_is_named_at_the_door():
+    with pytest.warns(UserWarning, match="no action costs over 1.414, so that τ = 60 limits nothing"):
+        in_degrees()
+
+
+@pytest.mark.parametrize("more", [{"gamma_norm": 1.5}, {"feature_effects": [40.0, 90.0]}, {"threshold": 1.4}])
+def test_a_declared_b_and_a_default_that_reaches_tau_are_not(more, recwarn):
+    in_degrees(**more)
+    assert not recwarn.list
+
+
+def test_the_check_fails_a_b_by_which_no_action_could_reach_tau():
+    failing = [each.name for each in in_degrees(gamma_norm=1.5).check().failures]
+    assert "A4: some action may cost more than τ" in failing
+    assert "A4: some action may cost more than τ" not in str(in_degrees(gamma_norm=90.0).check())

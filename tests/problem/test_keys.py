@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import InputError, Problem, StarActions
 from tether.problem.keys import content_key, is_plain, own_copy, rebuilt
 
@@ -120,7 +121,8 @@ def _problem(**told):
     star = StarActions(np.array([0.5, 0.5]), np.eye(2))
     basic = {"horizon": 2, "threshold": 0.5, "noise": 0.1, "dimension": 2}
     return Problem(
-        **basic, actions=lambda state: star, baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.2, **told
+        actions=lambda state: star,
+        **stated(**basic, baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.2, **told),
     )
 
 

@@ -6,7 +6,8 @@ import pytest
 from gym.small_envs import Shop, Valve
 from gym.test_callbacks import fake
 from gym.test_learn import SHOP, VALVE, run
-from tether import InputError, Monitor, Names, StarAction, learn
+from limits import learned_with
+from tether import InputError, Monitor, Names, StarAction
 from worlds import simplex_problem, small_world
 
 SHOPS = Names(
@@ -53,7 +54,7 @@ def test_there_is_a_name_for_every_cost_or_for_none(wrong):
 
 
 def test_alarms_summaries_and_tables_use_the_names(monkeypatch):
-    result = learn(Shop(noise=0.5), episodes=80, **SHOP, names=SHOPS)
+    result = learned_with(Shop(noise=0.5), episodes=80, **SHOP, names=SHOPS)
     assert any("test of complaints" in alarm for alarm in result.alarms)
     quiet = run(Shop(), 20, **SHOP, names=SHOPS)
     assert "τ = complaints 0.5 per visit" in quiet.summary()

@@ -121,7 +121,7 @@ class Literal:
         p, ridge = self.problem, self.recipe.cost_ridge
         stages = 1 if self.recipe.pooled else p.horizon
         log_det = np.linalg.slogdet(gram / ridge)[1]
-        union = log(stages * p.constraints / p.confidence)
+        union = log(stages * len(p.constraints) / p.confidence)
         return sqrt(p.noise[j] ** 2 * (log_det + 2.0 * union) + ridge * p.gamma_norm[j] ** 2)
 
     def cost_interval(self, h, s, j):
@@ -194,7 +194,7 @@ class Literal:
         actions = self.known[s].actions
         f = actions.phi_0
         intervals, widths_scale, gap = [], 0.0, inf
-        for j in range(p.constraints):
+        for j in range(len(p.constraints)):
             interval, beta = self.cost_interval(h, s, j)
             if interval is None:
                 score = weights @ f + self.recipe.value_radius * sqrt(f @ inverse @ f)

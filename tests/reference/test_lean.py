@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tether import InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
+from limits import restated
+from tether import Constraint, InputError, LsviConfig, LsviUcb, Problem, SlucbConfig, SlucbQvi
 from tether.agents.slucb import EXPLORERS
 from tether.kernels.plan import BLOCK_NUMBERS, blocks_of, choose_block, one_row, scratch_for, tables_of, values_at
 from worlds import small_world, two_constraints
@@ -33,11 +34,11 @@ def problem_with_ends(*, finite, gamma=GAMMA):
         make, sets = Problem.from_rays, {"phi_0": phi_0, "endpoints": ends}
     return make(
         **sets,
-        baseline_cost=np.einsum("hmd,sd->hsm", gamma, phi_0),
+        constraints=[
+            Constraint(threshold=0.5, noise=0.02, safe_cost=gamma[:, 0] @ phi_0.T, gamma_norm=2.0),
+            Constraint(threshold=0.55, noise=0.05, safe_cost=gamma[:, 1] @ phi_0.T, gamma_norm=2.0),
+        ],
         horizon=HORIZON,
-        threshold=(0.5, 0.55),
-        noise=(0.02, 0.05),
-        gamma_norm=2.0,
         final_reward=ENDED.get,
     )
 
@@ -163,7 +164,7 @@ def test_lean_and_tables_agree_where_safe_costs_are_unknown(unknown):
 @pytest.mark.parametrize("condition_on", ["state", "visited", "all"])
 @pytest.mark.parametrize("finite", [False, True], ids=["star", "finite"])
 def test_lean_and_tables_agree_where_safe_costs_have_an_error_bar(finite, condition_on):
-    problem = replace(problem_with_ends(finite=finite), baseline_cost_error=0.01)
+    problem = restated(problem_with_ends(finite=finite), baseline_cost_error=0.01)
     config = SlucbConfig(condition_on=condition_on, backup="tables", replan="every-episode")
     agents = [SlucbQvi(problem, replace(config, backup=backup)) for backup in ("tables", "lean")]
     rng, chosen = np.random.default_rng(15), 0
@@ -262,7 +263,7 @@ def test_more_states_than_one_block_holds_change_nothing(monkeypatch):
 def test_alarms_are_found_in_the_same_places():
     """A declared safe cost that the data contradict: the plan says where, and decisions there are a_0."""
     world = small_world(noise=0.02)
-    lying = replace(world.problem, baseline_cost=lambda step, state: 0.45 if state == 2 else 0.05)
+    lying = restated(world.problem, baseline_cost=lambda step, state: 0.45 if state == 2 else 0.05)
     agents = [SlucbQvi(lying, SlucbConfig(backup=b, replan="every-episode")) for b in ("tables", "lean")]
     rng = np.random.default_rng(14)
     for _ in range(120):

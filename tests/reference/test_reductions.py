@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import restated
+from tether import Constraint
 from tether.agents.lsvi import LsviConfig, LsviUcb
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
@@ -66,12 +68,8 @@ def tabular_world(rng, states=3, count=4, horizon=2):
     problem = Problem.from_table(
         features=features,
         baseline_action=np.zeros(states, dtype=int),
-        baseline_cost_error=0.0,
-        baseline_cost=gamma[:, 0, ::count],
+        constraints=Constraint(threshold=0.6, noise=0.01, safe_cost=gamma[:, 0, ::count], gamma_norm=4.0),
         horizon=horizon,
-        threshold=0.6,
-        noise=0.01,
-        gamma_norm=4.0,
     )
     return LinearMDP(
         name="tabular",
@@ -165,7 +163,7 @@ VARIANTS = {
 def variant_world(seed, *, error=0.0, **settings):
     """A small world whose safe costs are known up to an error."""
     world = uneven_world(seed, **settings)
-    return replace(world, problem=replace(world.problem, baseline_cost_error=error)) if error else world
+    return replace(world, problem=restated(world.problem, baseline_cost_error=error)) if error else world
 
 
 RUNS = [(name, kind) for name in CONFIGS for kind in VARIANTS if (name, kind) != ("conditioned on all", "unknown")]

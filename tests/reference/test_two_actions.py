@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import stated
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.lab.worlds.linear_mdp import LinearMDP, Streams
@@ -27,7 +28,7 @@ def one_ray_worlds(seed, constraints):
     ends = star.endpoints[:, 0]
     features = np.array([np.insert(ends[s][None], safe[s], star.phi_0[s], axis=0) for s in range(5)])
     truth = {name: getattr(star, name) for name in ("true_theta", "true_gamma", "true_mu", "initial")}
-    problem = Problem.from_table(features=features, baseline_action=safe, **told)
+    problem = Problem.from_table(features=features, baseline_action=safe, **stated(**told))
     return star, LinearMDP(name="two actions", problem=problem, **truth)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import uvicorn
 
+from limits import kept
 from tether.live.advisor import Advisor
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria, Guards
@@ -65,7 +66,7 @@ class House:
         self.now, self.end = time.time() - 60.0 * days * self.world.problem.horizon, days
         clock = {"clock": lambda: self.now}
         settings = {"guards": Guards(reward_range=(0.0, 1.0)), "criteria": Criteria(outcomes=100), **clock}
-        self.advisor = Advisor(problem, MemoryStore(**clock), **settings)
+        self.advisor = Advisor(problem, MemoryStore(**clock), **kept(**settings))
         for day in range(days):
             if day == 30:
                 self.advisor.promote("guarded", by="anna", why="30 days in shadow, nothing unusual")
@@ -82,7 +83,7 @@ class House:
             x = np.array(decision.feature)
             law = np.clip(x @ world.true_mu[step], 0.0, None)
             cost = world.true_gamma[step] @ x + world.problem.noise * self.rng.standard_normal(
-                world.problem.constraints
+                len(world.problem.constraints)
             )
             state = int(self.rng.choice(len(law), p=law / law.sum()))
             measured = None if self.rng.random() < 0.03 else cost.tolist()

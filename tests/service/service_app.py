@@ -11,6 +11,7 @@ import httpx
 import uvicorn
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # tests/live is a package of its own
+from limits import kept
 from tether.live.advisor import Advisor
 from tether.live.log.memory import MemoryStore
 from tether.live.policy import Criteria
@@ -27,7 +28,7 @@ PROBLEM = WORLD.problem
 def new_advisor(store=None, problem=PROBLEM, **more):
     """An advisor that acts at once, on a log in memory unless told otherwise."""
     settings = {"mode": "live", "criteria": Criteria.none(), **more}
-    return Advisor(problem, MemoryStore() if store is None else store, **settings)
+    return Advisor(problem, MemoryStore() if store is None else store, **kept(**settings))
 
 
 class PromptServer(uvicorn.Server):

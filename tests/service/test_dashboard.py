@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from dashboard_stub import STATIC, Stub, serve
 
+from tether import Constraint
+
 FILES = sorted(STATIC.iterdir())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 
@@ -135,9 +137,16 @@ class Bandit:
             )
 
         problem = Problem(
-            horizon=1, threshold=(0.03,), noise=(0.02,), dimension=4, actions=actions, gamma_norm=(0.1,),
-            baseline_cost_error=0.0, baseline_cost=lambda step, state: {"new": 0.010, "loyal": 0.004}[state],
-        )  # fmt: skip
+            horizon=1,
+            constraints=Constraint(
+                threshold=0.03,
+                noise=0.02,
+                safe_cost=lambda step, state: {"new": 0.010, "loyal": 0.004}[state],
+                gamma_norm=0.1,
+            ),
+            dimension=4,
+            actions=actions,
+        )
         self.advisor = Advisor(problem, mode="live", criteria=Criteria.none())
 
 

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_app import PROBLEM, decide, new_advisor, record, serving
 
+from limits import stated
 from tether import Names
 from tether.live.certificate import Certificate
 from tether.live.policy import Criteria, Guards
@@ -202,7 +203,9 @@ def test_what_the_problems_own_functions_raise_is_a_refusal_and_not_a_failure():
         return PROBLEM.actions(0)
 
     told = {"horizon": 1, "threshold": PROBLEM.threshold, "noise": PROBLEM.noise, "dimension": PROBLEM.dimension}
-    problem = Problem(actions=actions, baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.01, **told)
+    problem = Problem(
+        actions=actions, **stated(baseline_cost_error=0.0, baseline_cost=lambda step, state: 0.01, **told)
+    )
     with serving(new_advisor(problem=problem)) as client:
         assert decide(client, "fine")["logged"]
         answer = client.post("/v1/decisions", json={"state": "broken"})
@@ -452,4 +455,6 @@ def of_any_state():
         "baseline_cost_error": 0.0,
         "baseline_cost": lambda step, state: 0.15,
     }
-    return Problem(actions=lambda state: FiniteActions(np.array([[0.5, 0.0], [0.4, 0.1]]), 0), key=repr, **told)
+    return Problem(
+        actions=lambda state: FiniteActions(np.array([[0.5, 0.0], [0.4, 0.1]]), 0), **stated(key=repr, **told)
+    )

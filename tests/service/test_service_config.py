@@ -17,9 +17,15 @@ from worlds import world_and_streams
 
 MODULE = """
 import numpy as np
-from tether import Problem
-problem = Problem.from_rays(phi_0=np.eye(3)[:1], endpoints=np.eye(3)[None, 1:], baseline_cost=np.array([[0.1]]),
-                            horizon=1, threshold=0.5, noise=0.05)
+
+from tether import Constraint, Problem
+
+problem = Problem.from_rays(
+    phi_0=np.eye(3)[:1],
+    endpoints=np.eye(3)[None, 1:],
+    constraints=Constraint(threshold=0.5, noise=0.05, safe_cost=np.array([[0.1]])),
+    horizon=1,
+)
 """
 
 

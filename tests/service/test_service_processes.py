@@ -24,11 +24,17 @@ from tether.service.run import STARTUP
 
 MODULE = """
 import numpy as np
-from tether import Problem
+
+from tether import Constraint, Problem
+
 
 def problem():
-    return Problem.from_rays(phi_0=np.eye(3)[:1], endpoints=np.eye(3)[None, 1:], baseline_cost=np.array([[0.1]]),
-                             horizon=1, threshold=0.5, noise=0.05)
+    return Problem.from_rays(
+        phi_0=np.eye(3)[:1],
+        endpoints=np.eye(3)[None, 1:],
+        constraints=Constraint(threshold=0.5, noise=0.05, safe_cost=np.array([[0.1]])),
+        horizon=1,
+    )
 """
 
 

@@ -184,8 +184,13 @@ def test_several_workers_end_at_once_too(tmp_path, database):
 
 
 WARM = """
-import gc, json, sys
+import gc
+import json
+import sys
+
 import numpy as np
+
+from tether import Constraint
 from tether.live.advisor import Advisor
 from tether.live.policy import Criteria
 from tether.problem.action_sets import FiniteActions, StarActions
@@ -196,20 +201,31 @@ kind, horizon, listed = json.loads(sys.argv[1])
 rows = np.array([[0.5, 0.0, 0.0], [0.4, 0.5, 0.0], [0.4, 0.0, 0.5]])
 asked = []
 
+
 def actions(state):
     asked.append(state)
     return StarActions(rows[0], rows[1:]) if kind == "star" else FiniteActions(rows, 0)
 
-problem = Problem(horizon=horizon, threshold=(0.5,), noise=(0.05,), dimension=3, actions=actions,
-                  baseline_cost=lambda step, state: 0.1, states=range(3) if listed else None)
+
+problem = Problem(
+    horizon=horizon,
+    constraints=Constraint(threshold=0.5, noise=0.05, safe_cost=lambda step, state: 0.1),
+    dimension=3,
+    actions=actions,
+    states=range(3) if listed else None,
+)
 advisor = Advisor(problem)
 before, seen = advisor.store.head(), len(asked)
 warm_up(advisor)
 assert advisor.store.head() == before and len(asked) == seen
 
+
 def kernels():
     dispatchers = [each for each in gc.get_objects() if type(each).__name__ == "CPUDispatcher"]
-    return {f"{each.py_func.__module__}.{each.py_func.__name__}": len(each.signatures) for each in dispatchers}
+    return {
+        f"{each.py_func.__module__}.{each.py_func.__name__}": len(each.signatures) for each in dispatchers
+    }
+
 
 had = kernels()
 for step in range(horizon):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from test_facts_coverage import DELTA, ROUNDING, RUNS, allowed_failures
 
+from limits import stated
 from tether import FiniteActions, Monitor, Problem, RslucbQvi, SlucbConfig, SlucbQvi, StarActions
 
 DECISIONS, STATES, RAYS, DIMENSION, NOISE, BOUND = 200, 2, 8, 5, 0.02, 2.0
@@ -45,17 +46,19 @@ class World:
         ]
         self.problem = Problem(
             horizon=horizon,
-            threshold=self.tau,
-            noise=NOISE,
             dimension=DIMENSION,
             actions=lambda state: sets[state],
             states=range(STATES),
-            baseline_cost_error=0.0,
-            baseline_cost=(lambda step, state: self.gamma[step] @ self.phi_0[state]) if known else None,
             confidence=DELTA,
-            gamma_norm=BOUND,
-            drift=told * self.rate,
-            **more,
+            **stated(
+                threshold=self.tau,
+                noise=NOISE,
+                baseline_cost_error=0.0,
+                baseline_cost=(lambda step, state: self.gamma[step] @ self.phi_0[state]) if known else None,
+                gamma_norm=BOUND,
+                drift=told * self.rate,
+                **more,
+            ),
         )
 
     def gap(self):
@@ -105,7 +108,7 @@ def run(seed, config, told, *, mixes=False, watched=False, decisions=DECISIONS, 
         over |= bool((true > world.tau + ROUNDING).any())
         alarmed |= decision.reason in ("alarm", "tripped")
         left.append(not decision.is_baseline if decision.mixture is None else decision.mixture.baseline < 1.0)
-        cost = world.gamma[step] @ decision.feature + NOISE * rng.normal(size=problem.constraints)
+        cost = world.gamma[step] @ decision.feature + NOISE * rng.normal(size=len(problem.constraints))
         state = int(rng.integers(STATES))
         seen = decision.outcome(reward=float(theta @ decision.feature), cost=tuple(cost), next_state=state)
         agent.observe(seen)

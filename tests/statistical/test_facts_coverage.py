@@ -10,12 +10,13 @@ at all, and the tests ask for 0: a single failure is a change to look into, and 
 under 4.5% (0.955^300 < 1e-6). The companions named "…notices…" plant a lie and expect the same measurement to show it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from limits import restated
 from tether import SlucbConfig, SlucbQvi
 from tether.kernels.model import ALARM
 from tether.lab.worlds.linear_mdp import Streams
@@ -55,11 +56,11 @@ def signs(rng, shape, kind):
 
 def declared(world, rng, *, error, off):
     """The problem as the learner is told it: safe costs off by up to `off`, said to be off by up to `error`."""
-    states, horizon, constraints = world.state_count, world.problem.horizon, world.problem.constraints
+    states, horizon, constraints = world.state_count, world.problem.horizon, len(world.problem.constraints)
     true = np.einsum("hmd,sd->hsm", world.true_gamma, world.phi_0)
     # with pooled steps (one γ*) a state has one declared cost: wrong ones differ by step, too
     told = true + off * signs(rng, (horizon, states, constraints), int(rng.integers(4)))
-    return replace(
+    return restated(
         world.problem,
         baseline_cost=lambda step, state: told[step, state],
         baseline_cost_error=(error,) * constraints,
@@ -83,7 +84,7 @@ def run(seed, config, *, error=0.0, off=0.0, noise=0.1, noise_told=None, **shape
     world, rng = uneven_world(seed, rays=8, noise=noise, **sizes), np.random.default_rng(seed)
     problem = declared(world, rng, error=error, off=off)
     if noise_told is not None:
-        problem = replace(problem, noise=(noise_told,) * problem.constraints)
+        problem = restated(problem, noise=(noise_told,) * len(problem.constraints))
     agent, streams = SlucbQvi(problem, config), Streams.from_seed(seed)
     agent.register(range(world.state_count))
     threshold, broken, alarmed, left = np.array(problem.threshold), False, False, []

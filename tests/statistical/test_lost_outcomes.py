@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "benchmar
 from lost_outcomes import over_threshold
 from test_facts_coverage import DELTA, ROUNDING, RUNS, allowed_failures
 
-from tether import Problem, SlucbQvi
+from limits import stated
+from tether import Lost, Problem, SlucbQvi
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*outcomes wait")]
 SEEDS, STEPS = range(6), 1500
@@ -40,7 +41,7 @@ def test_costs_that_are_left_out_because_they_are_high_break_the_threshold_until
     found = runs("missing", in_order=True)
     assert all(each.lost > 0 for each in found)
     assert all(each.alarm == "loss" for each in found if each.over > 0)
-    careful = runs("missing", in_order=True, lost="worst-case", cost_range=(-0.5, 1.5))
+    careful = runs("missing", in_order=True, relax=[Lost("worst-case", cost_range=(-0.5, 1.5))])
     assert [each.over for each in careful] == [0] * len(SEEDS)
 
 
@@ -69,11 +70,13 @@ def has_false_bound(seed, **told):
     gamma = np.array([0.1, *rng.uniform(0.5, 0.9, 2)])
     agent = SlucbQvi(
         Problem.from_rays(
-            phi_0=np.eye(3)[:1], endpoints=np.eye(3)[None, 1:],
-            baseline_cost_error=0.0, baseline_cost=[[0.1]], horizon=1, threshold=0.5,
-            noise=0.1, confidence=DELTA, **told,
+            phi_0=np.eye(3)[:1],
+            endpoints=np.eye(3)[None, 1:],
+            horizon=1,
+            confidence=DELTA,
+            **stated(baseline_cost=[[0.1]], threshold=0.5, noise=0.1, **told),
         )
-    )  # fmt: skip
+    )
     for _ in range(300):
         agent.plan()
         decision = agent.act(0, 0)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from test_facts_coverage import DELTA, ROUNDING, RUNS, allowed_failures
 
+from limits import restated
 from tether import Monitor, RslucbQvi, SlucbConfig, SlucbQvi
 from tether.lab.worlds.linear_mdp import Streams
 from worlds import uneven_world
@@ -47,10 +48,10 @@ class World:
         costs = np.array(
             [[self.cost(h, s, self.linear.phi_0[s]) for s in range(states)] for h in range(problem.horizon)]
         )
-        self.problem = replace(
+        self.problem = restated(
             problem,
             baseline_cost=(lambda step, state: costs[step, state]) if known else None,
-            misfit=(told,) * problem.constraints,
+            misfit=(told,) * len(problem.constraints),
             confidence=DELTA,
         )
 

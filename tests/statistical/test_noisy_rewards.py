@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tether import Problem, SlucbConfig, SlucbQvi, Transition
+from tether import Constraint, Problem, SlucbConfig, SlucbQvi, Transition
 
 FALSE_ALARM = 1e-6
 DELTA, RUNS, ROUNDS = 0.1, 300, 150
@@ -18,10 +18,13 @@ def optimism_fails(seed: int, told: float) -> bool:
     """
     rng, d = np.random.default_rng(seed), 3
     problem = Problem.from_rays(
-        phi_0=[[0.1, 0.0, 0.0]], endpoints=[np.eye(d)],
-        baseline_cost_error=0.0, baseline_cost=[[0.0]], horizon=1, threshold=1.0, noise=0.1,
-        reward_noise=told, confidence=DELTA,
-    )  # fmt: skip
+        phi_0=[[0.1, 0.0, 0.0]],
+        endpoints=[np.eye(d)],
+        constraints=Constraint(threshold=1.0, noise=0.1, safe_cost=[[0.0]]),
+        horizon=1,
+        reward_noise=told,
+        confidence=DELTA,
+    )
     agent, theta = SlucbQvi(problem, SlucbConfig(value_radius="mixture")), np.full(d, 1.0)
     x, last = np.eye(d)[0], 0.0
     for _ in range(ROUNDS):

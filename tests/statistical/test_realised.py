@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from limits import stated
 from tether import Problem, SlucbConfig, SlucbQvi
 from tether.agents.outcome_order import CostOutcome
 
@@ -34,11 +35,11 @@ def run(seed, eta, scales, told, finite=False, known=True):
         steps = np.linspace(0.0, 0.6, 25)[:, None]
         rows = np.vstack([phi_0 + steps * (end - phi_0) for end in ends])
         problem = Problem.from_table(
-            features=rows[None], baseline_action=[0], baseline_cost_error=0.0, baseline_cost=costs, **shape
+            features=rows[None], baseline_action=[0], **stated(baseline_cost_error=0.0, baseline_cost=costs, **shape)
         )
     else:
         problem = Problem.from_rays(
-            phi_0=phi_0, endpoints=ends[None], baseline_cost_error=0.0, baseline_cost=costs, **shape
+            phi_0=phi_0, endpoints=ends[None], **stated(baseline_cost_error=0.0, baseline_cost=costs, **shape)
         )
     agent, counts = SlucbQvi(problem, SlucbConfig()), np.zeros(3, dtype=int)
     for x in np.repeat(np.eye(3), OLD, axis=0):  # old data, so that the constraint binds within a few rounds

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from limits import stated
 from tether import FiniteActions, Problem, RslucbQvi, SlucbQvi, StarActions
 from tether.agents.certified import certified_set
 
@@ -31,16 +32,18 @@ class Attack:
         sets = [FiniteActions(np.vstack(s), 0) if finite else StarActions(*s) for s in self.states]
         self.problem = Problem(
             horizon=1,
-            threshold=(TAU,) * len(kinds),
             dimension=D,
             actions=lambda s: sets[s],
-            baseline_cost=(lambda h, s: self.gamma @ self.states[s][0] + self.off[s]) if known else None,
-            baseline_cost_error=error,
-            cost_kind=kinds,
-            noise=tuple(None if kind == "bounded" else SIGMA for kind in kinds),
             confidence=DELTA,
-            lost="worst-case" if lost else "at-random",
-            cost_range=(-0.5, 1.5) if lost and "gaussian" in kinds else None,
+            **stated(
+                threshold=(TAU,) * len(kinds),
+                baseline_cost=(lambda h, s: self.gamma @ self.states[s][0] + self.off[s]) if known else None,
+                baseline_cost_error=error,
+                cost_kind=kinds,
+                noise=tuple(None if kind == "bounded" else SIGMA for kind in kinds),
+                lost="worst-case" if lost else "at-random",
+                cost_range=(-0.5, 1.5) if lost and "gaussian" in kinds else None,
+            ),
         )
         self.options = {"rng": np.random.default_rng(seed)} if mixes else {}
         self.agent = (RslucbQvi if mixes else SlucbQvi)(self.problem, **self.options)

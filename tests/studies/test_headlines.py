@@ -17,6 +17,8 @@ AGAIN = [
     ("learning", "adaptive-value-radius-remaining", 0),
     ("learning", "lsvi-ucb-told-γ-value-radius-remaining", 0),
     ("learning-wide", "adaptive-default-in-safe-costs-unknown-cost-β-theorem-value-β-remaining-default", 1),
+    ("learning-grid", "adaptive-in-one-safe-feature-σ-0-1-gap-0-1", 1),
+    ("learning-grid", "plain-in-safe-costs-unknown-σ-0-3-gap-0-1", 2),
     ("worlds", "slucb-qvi-all-defaults-in-dosing", 4),
     ("worlds", "slucb-qvi-all-defaults-in-heating", 4),
     ("worlds", "slucb-qvi-all-defaults-in-ad-load", 4),
@@ -43,6 +45,40 @@ HEADLINES = {
     "real-patients": ["safe", "headline"],
 }
 """Claims that the stored results must hold: of every row that the first pages show."""
+
+
+SHOWN = {
+    ("motor", "over"): (0, 0),
+    ("motor", "random-over"): (1200, 1600),
+    ("motor", "gain"): (3.0, 4.5),
+    ("learning-grid", "told-state-1"): (1.0, 1.4),
+    ("learning-grid", "told-state-10"): (2.3, 3.8),
+    ("learning-grid", "told-state-30"): (6.0, 12.0),
+    ("learning-grid", "told-one-1"): (1.0, 1.4),
+    ("learning-grid", "told-one-10"): (2.8, 4.7),
+    ("learning-grid", "told-one-30"): (9.0, 15.0),
+    ("learning-grid", "told-unknown-1"): (1.0, 1.4),
+    ("learning-grid", "told-unknown-10"): (2.7, 4.6),
+    ("learning-grid", "told-unknown-30"): (8.5, 15.0),
+    ("learning-grid", "plain-over-best-most"): (1.0, 1.05),
+    ("learning-grid", "adaptive-over-best-most"): (1.0, 1.4),
+    ("lock-in", "locked-adaptive"): (0, 4),
+    ("lock-in", "locked-plain"): (8, 20),
+    ("false-declarations", "after-the-alarm"): (0, 0),
+    ("worlds", "violations"): (0, 0),
+    ("real", "violations"): (0, 0),
+    ("real", "gained"): (4, 4),
+    ("real", "rival-worlds"): (4, 4),
+    ("real", "ppo-worlds"): (3, 4),
+    ("real-buildings", "gain"): (17.0, 21.0),
+}
+"""Least and most of the values in sentences of README and of the pages that tell which explorer to choose."""
+
+
+@pytest.mark.parametrize(("source", "value"), SHOWN, ids="-".join)
+def test_the_values_that_sentences_rest_on_are_where_the_sentences_say(source, value):
+    least, most = SHOWN[source, value]
+    assert least <= figures.read(source)["values"][value] <= most
 
 
 @pytest.mark.parametrize(("study", "claim"), [(study, claim) for study, named in HEADLINES.items() for claim in named])

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite, isnan, log, nan
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tether.agents.demands import Learned, contradiction
 from tether.agents.drift import Blocks
-from tether.agents.likelihood import Contradiction, Likelihoods
+from tether.agents.likelihood import Contradiction, Likelihoods, Proofs
 from tether.agents.outcome_order import CostOutcome, OutcomeOrder
 from tether.check.monitor import Monitor
 from tether.errors import AssumptionError, InputError, StateFileError, TetherError
@@ -47,9 +48,9 @@ from tether.kernels.model import (
 from tether.kernels.plan import Visited, choose_alone, make_plan, observe, plan_lean
 from tether.kernels.radius import paper_value_term, value_radius_at
 from tether.kernels.ridge import add_bias, new_costs, new_values, observe_cost, remember, remember_roughly
-from tether.problem.action_sets import ActionSet, check_norms, feature_of, is_masked
+from tether.options import Limit, check_options, is_masked
+from tether.problem.action_sets import ActionSet, check_norms, feature_of
 from tether.problem.keys import has_exact_key
-from tether.problem.options import Limit, check_options
 from tether.problem.problem import KnownState, Problem
 from tether.records import (
     Array,
@@ -84,7 +85,7 @@ TOO_LATE = (
 )
 """Why old data are refused once an action may have rested on a part of them."""
 
-LATCHED = "correct baseline_cost, noise or gamma_norm and start anew, or release_alarms(why) once it is understood"
+LATCHED = "correct safe_cost, noise or gamma_norm and start anew, or release_alarms(why) once it is understood"
 
 A_LENGTH = Limit("a finite number > 0", lambda length: 0.0 < length < inf, "Leave it out to take feature_norm.")
 
@@ -212,7 +213,7 @@ def value_radius(problem: Problem, config: LeastSquaresConfig, ridge: float) -> 
 
 def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float = 1.0, **changes: Any) -> Rules:
     """The rules of an agent that learns nothing about costs (γ* = 0 counts as told), but for what `changes` says."""
-    m, d = problem.constraints, problem.dimension
+    m, d = len(problem.constraints), problem.dimension
     plain = {
         "horizon": problem.horizon,
         "explorer": PLAIN,
@@ -226,14 +227,15 @@ def plain_rules(problem: Problem, config: LeastSquaresConfig, cost_ridge: float 
         "gamma_norm": np.array(problem.gamma_norm),
         "feature_norm": problem.feature_norm,
         "cost_error": np.zeros(m),
-        "misfit": np.zeros(m),
+        "point_error": np.zeros(m),
+        "sample_error": np.zeros(m),
         "events": 1.0,
         "tuned_radius": 0.0,
         "value_radius": value_radius(problem, config, config.ridge(problem, cost_ridge)),
         "value_events": 1.0 / problem.confidence if config.value_radius == "mixture" else 0.0,
         "reward_noise": problem.reward_noise,
         "theta_norm": float(np.sqrt(d)) / problem.feature_norm,
-        "quantile": problem.quantile if problem.noise_scales else np.zeros(m),
+        "quantile": problem.end_reserve,
         "kappa": np.nan,
         "gap_floor": 0.0,
         "warms_up": False,
@@ -288,29 +290,29 @@ def checked_costs(cost: Any, problem: Problem, *, needed: bool) -> Array | None:
         if needed:
             raise InputError("the penalised objective r − λ'c needs a cost with every outcome, but got None.")
         return None
-    m, numbers = problem.constraints, as_numbers(cost)
-    if not all(problem.bounded) and np.asarray(cost).dtype.kind == "b":
+    m, numbers = len(problem.constraints), as_numbers(cost)
+    if not all(one.in_unit_interval for one in problem.constraints) and np.asarray(cost).dtype.kind == "b":
         raise InputError(
             f"cost must be {m} finite number(s), but is {cost!r}: True and False are costs for "
-            'cost_kind="bounded". If this is a measurement, pass float(cost).'
+            "noise=Bounded(). If this is a measurement, pass float(cost)."
         )
     if numbers is None or numbers.shape not in ((m,), ()) or numbers.size != m or not np.isfinite(numbers).all():
         raise InputError(
             f"cost must be {m} finite number(s), but is {cost!r}. "
-            "If it was not measured, pass None: it counts as Problem.lost says."
+            "If it was not measured, pass None: it counts as Lost(…) says."
         )
     numbers = numbers.reshape(m)
-    for j, (lowest, highest) in enumerate(problem.cost_range or ()):
+    for j, one in enumerate(problem.constraints):
+        if one.in_unit_interval and not 0.0 <= numbers[j] <= 1.0:
+            raise InputError(
+                f"cost {j} is {numbers[j]:.6g}, but Bounded() promises costs in [0, 1]: its certificates hold for no "
+                "others. Scale cost and threshold to [0, 1], or declare the noise σ of the cost."
+            )
+    for j, (lowest, highest) in enumerate(problem.cost_range):
         if not lowest <= numbers[j] <= highest:
             raise InputError(
                 f"cost {j} is {numbers[j]}, outside the declared cost_range of {lowest} to {highest}, by which "
                 "lost costs are counted. Declare a wider one."
-            )
-    for j, is_bounded in enumerate(problem.bounded):
-        if is_bounded and not 0.0 <= numbers[j] <= 1.0:
-            raise InputError(
-                f'cost {j} is {numbers[j]:.6g}, but cost_kind="bounded" promises costs in [0, 1]: its certificates '
-                'hold for no others. Scale cost and threshold to [0, 1], or use cost_kind="gaussian" with their σ.'
             )
     return numbers
 
@@ -372,9 +374,9 @@ class LeastSquaresAgent:
         for name, ridge in (("cost_ridge", cost_ridge), ("value_ridge", value_ridge)):
             if not 0.0 < ridge < np.inf:
                 raise InputError(f"{name} λ must be positive and finite, but is {ridge}: A = λI must be invertible.")
-        d, m, horizon = problem.dimension, problem.constraints, problem.horizon
+        d, m, horizon = problem.dimension, len(problem.constraints), problem.horizon
         self.problem, self.config, self.rules, self.origins = problem, config, rules, origins
-        if problem.limit == "realised":
+        if problem.realised is not None:
             self.bounds = "realised cost"
         self.stages = stages = config.stages(problem)
         self.tables = new_tables(d, horizon, stages, m, self.mixes)
@@ -419,17 +421,17 @@ class LeastSquaresAgent:
     def relabel(self, cost: Origin, value: Origin) -> None:
         """Change the origins of both radii that evidence shows, for callers that scale the radii of this agent."""
         self.origins = (cost, value)
-        self._shown = tuple(self._shown_of(j) for j in range(self.problem.constraints))
+        self._shown = tuple(self._shown_of(j) for j in range(len(self.problem.constraints)))
 
-    def _shown_of(self, j: int) -> tuple[float, float, float, float, Proof, Origin]:
-        """What every certificate says of constraint j: τ, what its bound leaves for the noise, ε, ρ, its proof and
-        β's origin."""
+    def _shown_of(self, j: int) -> tuple[float, float, tuple[str, ...], float, Proof, Origin]:
+        """What every certificate says of constraint j: τ, what its bound leaves for the noise, what it rests on, ρ,
+        its proof and β's origin."""
         problem = self.problem
         limit = float(self.rules.threshold[j])  # infinite: no constraint
         proof: Proof = "likelihood" if self.likelihoods is not None and problem.bounded[j] else "radius"
         origin = self.origins[0] if proof == "radius" else "theorem"
         tau = problem.threshold[j] if isfinite(limit) else limit
-        return tau, float(problem.reserve[j]), problem.misfit[j], problem.drift[j], proof, origin
+        return tau, float(problem.reserve[j]), problem.sentences[j], problem.drift[j], proof, origin
 
     def stage_of(self, step: int) -> int:
         """Which regression a step belongs to."""
@@ -472,7 +474,7 @@ class LeastSquaresAgent:
         slot = self.slots.get(key)
         if self.blocks is not None:  # a safe cost that drifts is a fact when it is declared: ask for it now
             return self.look_up(state), slot
-        if self.problem.key is not None or not has_exact_key(state):
+        if self.problem.own_key is not None or not has_exact_key(state):
             known = self.look_up(state)
             return known, slot if slot is not None and known.is_same(self.known[slot]) else None
         if slot is not None:
@@ -490,7 +492,7 @@ class LeastSquaresAgent:
             raise AssumptionError(
                 f"pooled=True says that costs do not depend on the step, but the declared safe cost of state "
                 f"{known.key!r} does: {known.baseline_cost.tolist()} by step. Use pooled=False, or correct "
-                "baseline_cost."
+                "safe_cost."
             )
 
     def adjusted(self, known: KnownState) -> KnownState:
@@ -530,7 +532,7 @@ class LeastSquaresAgent:
         slots, rows = self.tables.phi_0.shape[1], self.tables.features.shape[1]
         widest = int(np.diff(self.tables.start[: int(self.tables.slots[0]) + 1]).max(initial=1))
         if rows > self.scratch.projected.shape[1] or widest > self.scratch.work.shape[1]:
-            self.scratch = new_scratch(self.problem.dimension, self.problem.constraints, rows, widest)
+            self.scratch = new_scratch(self.problem.dimension, len(self.problem.constraints), rows, widest)
         if self.mixes and rows > self.current.mixture.shape[1]:
             self.current = replaced(self.current, mixture=grown(self.current.mixture, 1, rows, 0.0))
         if slots > self.values.transition_moment.shape[1]:
@@ -719,7 +721,7 @@ class LeastSquaresAgent:
         if before == asked:
             rays: Array = together
             return rays
-        if len(likelihoods.bounded) < self.problem.constraints:  # the plan's own length counts, too
+        if len(likelihoods.bounded) < len(self.problem.constraints):  # the plan's own length counts, too
             kept = {}
         for place in asked:
             if place not in kept:
@@ -758,9 +760,10 @@ class LeastSquaresAgent:
         self.check_whole()
         known = self.look_up(state, known)
         plan = self._tripped(step, known) if self.tripped_by else self.choose_alone(step, known)
+        proofs: Proofs = {}
         if self.likelihoods is not None and not self.tripped_by:
-            self._certify(self.likelihoods, plan, step, known)
-        return self.decide(step, state, known, plan, coin=coin)
+            proofs = self._certify(self.likelihoods, plan, step, known)
+        return self.decide(step, state, known, plan, coin=coin, proofs=proofs)
 
     def note_decision(self, decision: Decision, known: KnownState) -> None:
         """Expect the outcome of a decision that was made in a state of which so much was known."""
@@ -808,7 +811,7 @@ class LeastSquaresAgent:
         tables = add_state(tables, known, known.baseline_cost[step : step + 1])
         room = tables.features.shape[1]
         if room > scratch.projected.shape[1]:
-            scratch = new_scratch(self.problem.dimension, self.problem.constraints, room, room)
+            scratch = new_scratch(self.problem.dimension, len(self.problem.constraints), room, room)
         self.lone = tables, plan, scratch
         plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
         choose_alone(self.costs, self.values, self.rules, tables, plan, scratch, step, self.stage_of(step))
@@ -820,23 +823,23 @@ class LeastSquaresAgent:
             for j in self.likelihoods.bounded:
                 self.rules.noise[j] = self.likelihoods.spread(j)
 
-    def _certify(self, likelihoods: Likelihoods, plan: Plan, step: int, known: KnownState) -> None:
+    def _certify(self, likelihoods: Likelihoods, plan: Plan, step: int, known: KnownState) -> Proofs:
         """Cut what a plan of one entry would play to what is proven of bounded costs (docs/theory.md section 14)."""
         reason, stage, costs = int(plan.reason[0, 0]), self.stage_of(step), known.baseline_cost[step]
         if reason == ENDED:
-            return
+            return {}
         try:
             if self.mixes and reason == BEST:
-                likelihoods.certify_mixture(plan, stage, known, costs)
-            elif plan.row[0, 0] < 0:
-                likelihoods.give_up(plan, stage, known, costs, reason)
-            elif known.actions.is_star:
-                likelihoods.certify_ray(plan, stage, known, costs)
-            else:
-                likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
+                return likelihoods.certify_mixture(plan, stage, known, costs)
+            if plan.row[0, 0] >= 0:
+                if known.actions.is_star:
+                    return likelihoods.certify_ray(plan, stage, known, costs)
+                return likelihoods.certify_row(plan, stage, known, costs, self._ranked(known))
+            likelihoods.give_up(plan, stage, known, costs, reason)
         except Contradiction as found:
             likelihoods.give_up(plan, stage, known, costs, ALARM)
             plan.radius[0, found.constraint] = nan
+        return {}
 
     def _ranked(self, known: KnownState) -> list[tuple[int, Array]]:
         """Rows of a finite set that the last `choose_alone` scored above a_0, best first, with its bounds."""
@@ -844,7 +847,7 @@ class LeastSquaresAgent:
         lengths, scores = scratch.work[0], scratch.work[3]
         rows = [i for i in range(len(known.actions.endpoints)) if lengths[i] > 0.0]
         better = [i for i in rows if scores[i] > scores[known.actions.baseline]]
-        constraints = range(self.problem.constraints)
+        constraints = range(len(self.problem.constraints))
         return [
             (i, np.array([bound_at(self.rules, tables, scratch, 0, 0, i, j, 1.0) for j in constraints]))
             for i in sorted(better, key=lambda i: -float(scores[i]))
@@ -853,7 +856,7 @@ class LeastSquaresAgent:
     def _tripped(self, step: int, known: KnownState) -> Plan:
         """a_0(s) and the most that it was declared to cost: a test of the assumptions has failed, and nothing that
         rests on them counts."""
-        plan = new_plan(1, 1, self.problem.constraints, self.problem.dimension)
+        plan = new_plan(1, 1, len(self.problem.constraints), self.problem.dimension)
         plan.reason[0, 0] = REASONS.index("tripped") if np.isnan(known.final_reward) else ENDED
         costs, error, tau = known.baseline_cost[step], self.rules.cost_error, self.rules.threshold
         plan.bound[0, 0] = np.nan if self._costs_are_unknown else np.minimum(costs + error, np.maximum(costs, tau))
@@ -868,11 +871,19 @@ class LeastSquaresAgent:
         return int(plan.row[at, slot]), float(plan.length[at, slot]), None
 
     def decide(
-        self, step: int, state: State, known: KnownState, plan: Plan, slot: int = 0, coin: float | None = None
+        self,
+        step: int,
+        state: State,
+        known: KnownState,
+        plan: Plan,
+        slot: int = 0,
+        coin: float | None = None,
+        proofs: Proofs = MappingProxyType({}),
     ) -> Decision:
         """An entry of a plan as a Decision with the evidence for each constraint: the only place that makes one.
 
-        `plan` is the current one, or one of a single row for this state and the newest data.
+        `plan` is the current one, or one of a single row for this state and the newest data. `proofs` are the
+        multipliers of its bounds on costs in [0, 1].
         """
         planned = plan is self.current
         at = step if planned else 0
@@ -888,12 +899,12 @@ class LeastSquaresAgent:
         problem, stage = self.problem, self.stage_of(step)
         lost = int(self.lost[stage])
         # whatever a warm-up has measured is a gap, not a known cost
-        costs = [nan] * problem.constraints if self._costs_are_unknown else known.baseline_cost[step].tolist()
-        exceedance, facts = problem.exceedance if problem.limit == "realised" else 0.0, self._facts(plan, at, stage)
-        rows = [row] if mixture is None else np.flatnonzero(mixture.probabilities).tolist()
-        listed = self._listed(step, known, rows)
+        costs = [nan] * len(problem.constraints) if self._costs_are_unknown else known.baseline_cost[step].tolist()
+        facts = self._facts(plan, at, stage)
+        by = [proofs.get(j) for j in range(len(problem.constraints))]
+        listed = [0 if self.likelihoods is None else self.likelihoods.rests_on(each) for each in by]
         found = plan.bound[at, slot].tolist(), plan.radius[at].tolist()
-        limits = zip(*found, costs, facts, listed, self._shown, strict=True)
+        limits = zip(*found, costs, facts, listed, by, self._shown, strict=True)
         span = None if self.blocks is None else self.blocks.span(stage, self.time)
         return Decision(
             id=self.decisions,
@@ -911,15 +922,22 @@ class LeastSquaresAgent:
                     baseline_cost=cost,
                     bounds=self.bounds,
                     facts=remembered,
-                    misfit=misfit,
                     drift=None if span is None else Drift(drift, *span, problem.drift_per),
-                    exceedance=exceedance,
+                    assumptions=rests_on,
                     lost=lost,
                     lost_as=problem.lost,
                     kind=proof,
                     listed=boxes,
+                    multipliers=each,
                 )
-                for bound, radius, cost, remembered, boxes, (tau, reserve, misfit, drift, proof, origin) in limits
+                for bound, radius, cost, remembered, boxes, each, (
+                    tau,
+                    reserve,
+                    rests_on,
+                    drift,
+                    proof,
+                    origin,
+                ) in limits
             ),
             value_radius=Radius(float(plan.value_radius[at]), self.origins[1]),
             score=float(plan.score[at, slot]),
@@ -941,20 +959,11 @@ class LeastSquaresAgent:
 
     def _facts(self, plan: Plan, at: int, stage: int) -> list[int]:
         """How many remembered facts the bound of each constraint rests on."""
-        facts = [int(plan.facts[at])] * self.problem.constraints
+        facts = [int(plan.facts[at])] * len(self.problem.constraints)
         if self.likelihoods is not None:
             for j in self.likelihoods.bounded:
                 facts[j] = int(self.likelihoods.trials.fact_count[self.likelihoods.cell(stage, j)])
         return facts
-
-    def _listed(self, step: int, known: KnownState, rows: list[int]) -> list[int]:
-        """How many listed actions the bound of each constraint rests on, where one of these rows is played."""
-        listed = [0] * self.problem.constraints
-        if self.likelihoods is not None:
-            for j in self.likelihoods.bounded:
-                cost = float(known.baseline_cost[step, j])
-                listed[j] = self.likelihoods.listed_for(self.stage_of(step), j, known, cost, rows)
-        return listed
 
     # Outcomes
 
@@ -1003,7 +1012,7 @@ class LeastSquaresAgent:
             raise InputError(TOO_LATE)
         stage = self.stage_of(t.step)
         next_slot = self._next_slot(t, stage, feature)
-        numbers = np.full(1 + self.problem.constraints, np.nan)
+        numbers = np.full(1 + len(self.problem.constraints), np.nan)
         numbers[0] = reward
         if costs is not None and self.rules.penalty != 0.0:
             numbers[1:] = costs
@@ -1061,7 +1070,7 @@ class LeastSquaresAgent:
         In the worst case a lost cost counts as the middle of its range, which is off by at most half the range: what
         that may do to the estimate is added to the radius (docs/theory.md section 18).
         """
-        stage, costs, off = self.stage_of(outcome.step), outcome.cost, self.rules.misfit
+        stage, costs, off = self.stage_of(outcome.step), outcome.cost, self.rules.sample_error
         self._learn_trials(stage, outcome)
         if costs is None:
             self.lost[stage] += 1
@@ -1195,7 +1204,7 @@ class LeastSquaresAgent:
                 state_file.take_visited(agent.visited, problem, extras["visited"], arrays, agent.look_up)
             if "watch" in extras:
                 agent.watch = Monitor.from_json(problem, extras["watch"])
-            agent.order.take_json(manifest.order, problem.dimension, problem.constraints)
+            agent.order.take_json(manifest.order, problem.dimension, len(problem.constraints))
             here = [(agent.known[slot], agent.look_up(state)) for slot, state in state_file.listed(problem, keys)]
         except (TetherError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise StateFileError(f"{path} does not fit this agent: {error}.") from error

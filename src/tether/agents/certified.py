@@ -8,6 +8,7 @@
 cannot return an action without the bound that justifies it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from tether.agents.agent import LeastSquaresAgent, check_step
-from tether.agents.likelihood import Contradiction
+from tether.agents.likelihood import Contradiction, Proofs
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import InputError
 from tether.kernels.bound import bound_at, examine, fit_costs, limit_lengths
@@ -44,6 +45,7 @@ class CertifiedSet:
         trouble: why nothing but a_0 may be played (an index of records.Reason), or 0.
         known: what is known of the state: D(s), τ_h(s).
         plan: a plan of one entry, with the estimate, the radius and the facts that the bounds rest on.
+        proofs: multipliers that prove the bounds of costs in [0, 1], for each row (N + 1) and constraint.
     """
 
     step: int
@@ -56,6 +58,7 @@ class CertifiedSet:
     trouble: int
     known: KnownState
     plan: Plan
+    proofs: Sequence[Proofs]
 
     def __post_init__(self) -> None:
         for array in (self.features, self.lengths, self.bounds, self.weights, self.factor):
@@ -90,7 +93,7 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     check_step(step, problem.horizon)
     agent.check_whole()
     known, stage = agent.look_up(state), agent.stage_of(step)
-    actions, count, constraints = known.actions, len(known.actions.endpoints), problem.constraints
+    actions, count, constraints = known.actions, len(known.actions.endpoints), len(problem.constraints)
     tables = tables_of([actions], known.baseline_cost[None, step], np.array([known.final_reward]))
     scratch, plan = scratch_for(tables), new_plan(1, 1, constraints, problem.dimension)
     fit_costs(agent.costs, rules, plan, scratch, int(step), 0, stage)
@@ -111,9 +114,10 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
     bounds[count] = scratch.state[BOUND_0]
     for i in range(count):
         bounds[i] = [bound_at(rules, tables, scratch, 0, 0, i, j, float(lengths[i])) for j in range(constraints)]
+    proofs: list[Proofs] = [{} for _ in range(count + 1)]
     if likelihoods is not None and trouble != ENDED:
         try:
-            likelihoods.certify_all(lengths, bounds, stage, known, known.baseline_cost[step])
+            proofs = likelihoods.certify_all(lengths, bounds, stage, known, known.baseline_cost[step])
         except Contradiction as found:
             trouble = ALARM
             plan.radius[0, found.constraint] = np.nan
@@ -135,6 +139,7 @@ def certified_set(agent: LeastSquaresAgent, step: int, state: State) -> Certifie
         trouble=int(trouble),
         known=known,
         plan=plan,
+        proofs=proofs,
     )
 
 
@@ -211,7 +216,8 @@ class CertifiedAgent:
         plan, is_safe = options.plan, row == len(options.lengths)
         plan.row[0, 0], plan.length[0, 0] = (-1, 0.0) if is_safe else (row, options.lengths[row])
         plan.score[0, 0], plan.reason[0, 0], plan.bound[0, 0] = options.values[row], reason, options.bounds[row]
-        return self.core.decide(options.step, options.state, options.known, plan)
+        proofs = options.proofs[row]
+        return self.core.decide(options.step, options.state, options.known, plan, proofs=proofs)
 
     def observe(self, transition: Transition) -> None:
         """Learn from one outcome."""

@@ -77,13 +77,13 @@ def contradiction(learned: Learned, step: int, known: KnownState) -> str:
     if np.isinf(demanded).any():
         return (
             "the declared safe cost contradicts the recorded costs or other declared safe costs, whatever B is: "
-            "correct baseline_cost, or declare how far it may be off, baseline_cost_error"
+            "correct safe_cost, or declare how far it may be off, SafeCost(…, error=…)"
         )
     said = []
     for j in np.flatnonzero(demanded):
         which = f" {j}" if len(demanded) > 1 else ""
         said.append(
             f"the declared safe cost{which} contradicts the recorded costs if B = {learned.rules.gamma_norm[j]:.4g} is "
-            f"right: the data then demand at least B = {demanded[j]:.3g}. Correct baseline_cost, or declare {HOW}"
+            f"right: the data then demand at least B = {demanded[j]:.3g}. Correct safe_cost, or declare {HOW}"
         )
     return "; ".join(said)

@@ -57,7 +57,7 @@ class Blocks:
         self.windows, self.drift = problem.windows(stages), np.array(problem.drift)
         self.per_second, self.lead = problem.drift_per == "second", 0.0
         self.stages, self.each = stages, 2 * len(self.windows)
-        rows, sizes = stages * self.each, (problem.dimension, problem.constraints, ridge)
+        rows, sizes = stages * self.each, (problem.dimension, len(problem.constraints), ridge)
         self.costs, self._fresh = new_costs(rows, *sizes), new_costs(1, *sizes)
         fields: dict[str, Any] = self.costs.fields  # type: ignore[attr-defined]
         self._names = tuple(name for name, value in fields.items() if isinstance(value, np.ndarray))

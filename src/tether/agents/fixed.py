@@ -36,7 +36,7 @@ class DefaultAction(LeastSquaresAgent):
 
     def choose_alone(self, step: int, known: KnownState) -> Plan:
         """a_0 with its declared cost."""
-        plan = new_plan(1, 1, self.problem.constraints, self.problem.dimension)
+        plan = new_plan(1, 1, len(self.problem.constraints), self.problem.dimension)
         plan.bound[0, 0] = known.baseline_cost[step]
         plan.reason[0, 0] = ONLY_BASELINE if np.isnan(known.final_reward) else ENDED
         return plan

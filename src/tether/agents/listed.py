@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tether.kernels.likelihood import SPANS, TRIVIAL
 from tether.kernels.ridge import ULP
-from tether.records import Array
+from tether.records import NONE, Array
 
 RELAXED = 1e-4
 """The program may break every limit by this much. So it is never infeasible by rounding, and prefers small multipliers:
@@ -31,23 +31,31 @@ TINY = 1e-11
 """Shares below this are none for the program; a bound counts what they are."""
 
 
+NOWHERE = np.zeros(0, dtype=np.intp)
+
+
 class Limits(NamedTuple):
     """⟨γ*, φ_i⟩ lies in [low_i, high_i]."""
 
     features: Array  # (R, d)
     low: Array  # (R,)
     high: Array  # (R,)
+    places: NDArray[np.intp] = NOWHERE  # which listed actions the last rows are
 
 
 class ListedBound(NamedTuple):
-    """An upper bound, the listed actions that matter to it beside the facts, and whether it rests on any of them."""
+    """An upper bound, the listed actions that matter to it beside the facts, and what proves it.
+
+    `facts` (F,) and `listed` (L,) are multipliers, and empty where nothing is proven.
+    """
 
     bound: float
-    boxes: Array  # (B, d)
-    rests: bool
+    boxes: NDArray[np.intp]  # places in the list (B,)
+    facts: Array
+    listed: Array
 
 
-NOTHING = ListedBound(TRIVIAL, np.zeros((0, 0)), False)
+NOTHING = ListedBound(TRIVIAL, NOWHERE, NONE, NONE)
 
 
 class Listed:
@@ -63,24 +71,28 @@ class Listed:
     def limits(self, facts: Array, low: Array, high: Array) -> Limits:
         """Facts (F, d) with their limits, and the [0, 1] of every listed action that is no fact."""
         known = {f.tobytes() for f in facts}
-        rest = self.features[[row.tobytes() not in known for row in self.features]]
-        ones = np.ones(len(rest))
-        return Limits(np.vstack([facts, rest]), np.append(low, 0.0 * ones), np.append(high, ones))
+        places = np.flatnonzero([row.tobytes() not in known for row in self.features])
+        ones = np.ones(len(places))
+        rows = np.vstack([facts, self.features[places]])
+        return Limits(rows, np.append(low, 0.0 * ones), np.append(high, ones), places)
 
     def proof(self, program: "Program", x: Array) -> ListedBound:
         """What the limits say of ⟨γ*, x⟩: at most 1, never NaN."""
         y = program.multipliers(x)
         if y is None:
             return NOTHING
-        features, low, high = program.limits
-        bound = self.bound(program.limits, x, y)
-        listed = high - low == 1.0
-        boxes = listed & (np.abs(y) > NEGLIGIBLE)
-        return ListedBound(bound if bound < TRIVIAL else TRIVIAL, features[boxes][: len(x)], bool(y[listed].any()))
+        bound, places = self.bound(program.limits, x, y), program.limits.places
+        facts, rest = y[: len(y) - len(places)], y[len(y) - len(places) :]
+        boxes = places[np.abs(rest) > NEGLIGIBLE][: len(x)]
+        if not bound < TRIVIAL:
+            return NOTHING._replace(boxes=boxes)
+        listed = np.zeros(len(self.features))
+        listed[places] = rest
+        return ListedBound(bound, boxes, facts, listed)
 
     def bound(self, limits: Limits, x: Array, y: Array) -> float:
         """Σ max(y low, y high), plus what x − Σ yφ may cost, rounded up. Any y (R,) gives a bound."""
-        features, low, high = limits
+        features, low, high, _ = limits
         terms, count = np.maximum(y * low, y * high), len(y) + 4.0
         missed = np.abs(x - y @ features)
         if not np.linalg.norm(missed) <= SPANS * self._norm:
@@ -124,7 +136,7 @@ class Program:
         """y (R,) with x = Σ yφ for a bound on ⟨γ*, x⟩, as HiGHS suggests it; None if it has no answer."""
         from scipy.optimize import linprog
 
-        features, low, high = self.limits
+        features, low, high, _ = self.limits
         rest, wanted = self._rest, tidied(self._coordinates(x[None])[0])
         y, free = np.zeros(len(low)), self._basis[self._known :]
         if wanted[self._known :].any():

@@ -115,6 +115,6 @@ class PenalisedLsvi(LsviUcb):
 
 def penalised(problem: Problem, config: LsviConfig) -> LsviUcb:
     """The same algorithm in its fastest form: kernels do it alone where there is one constraint."""
-    if problem.constraints > 1:
+    if len(problem.constraints) > 1:
         return PenalisedLsvi(problem, config)
     return LsviUcb(problem, replace(config, penalty=config.penalty / problem.threshold[0]))

@@ -5,7 +5,7 @@ from math import nan
 import numpy as np
 
 from tether.agents.agent import Agent, LeastSquaresAgent
-from tether.agents.likelihood import Contradiction, Likelihoods
+from tether.agents.likelihood import Contradiction, Likelihoods, Proofs
 from tether.kernels.bound import bound_at, examine, fit_costs
 from tether.kernels.model import BEST, new_plan
 from tether.kernels.plan import build, scratch_for, tables_of
@@ -38,15 +38,15 @@ def _alone(agent: LeastSquaresAgent, step: int, known: KnownState, row: int) -> 
     problem, rules, stage = agent.problem, agent.rules, agent.stage_of(step)
     alone = FiniteActions(np.vstack([known.actions.phi_0, known.actions.endpoints[row]]), 0)
     tables = tables_of([alone], known.baseline_cost[None, step], np.array([known.final_reward]))
-    scratch, plan = scratch_for(tables), new_plan(1, 1, problem.constraints, problem.dimension)
+    scratch, plan = scratch_for(tables), new_plan(1, 1, len(problem.constraints), problem.dimension)
     fit_costs(agent.costs, rules, plan, scratch, step, 0, stage)
     plan.value_radius[0] = value_radius_at(agent.values, rules, step, stage)
     build(agent.costs, agent.values, rules, tables, scratch, 0, stage)
-    for j in range(problem.constraints):
+    for j in range(len(problem.constraints)):
         project_rows(tables.features, 2, plan.gamma_hat[0, j], scratch.projected[1 + j])
     if examine(rules, tables, plan, scratch, 0, 0, 0) != BEST:
-        return np.full(problem.constraints, np.nan)
-    found = np.array([bound_at(rules, tables, scratch, 0, 0, 1, j, 1.0) for j in range(problem.constraints)])
+        return np.full(len(problem.constraints), np.nan)
+    found = np.array([bound_at(rules, tables, scratch, 0, 0, 1, j, 1.0) for j in range(len(problem.constraints))])
     likelihoods = agent.likelihoods
     if likelihoods is not None:
         costs = known.baseline_cost[step]
@@ -57,10 +57,18 @@ def _alone(agent: LeastSquaresAgent, step: int, known: KnownState, row: int) -> 
 
 def _proven(likelihoods: Likelihoods, stage: int, j: int, known: KnownState, cost: float, row: int) -> float:
     """The likelihood-ratio bound of one candidate whose costs lie in [0, 1]; NaN where nothing explains the data."""
-    actions = known.actions
     try:
-        if not actions.is_star:
-            return min(likelihoods.row_bound(stage, j, known, cost, row), 1.0)
-        return min(likelihoods.bounds(stage, j, actions.phi_0, cost)(actions.endpoints[row]), 1.0)
+        return min(likelihoods.alone_by(stage, j, known, cost, row).bound, 1.0)
     except Contradiction:
         return nan
+
+
+def proofs_alone(agent: LeastSquaresAgent, step: int, known: KnownState, row: int) -> Proofs:
+    """Return multipliers that bound the costs in [0, 1] of one candidate by itself."""
+    if agent.likelihoods is None or row < 0:
+        return {}
+    stage, costs, likelihoods = agent.stage_of(step), known.baseline_cost[step], agent.likelihoods
+    try:
+        return {j: likelihoods.alone_by(stage, j, known, float(costs[j]), row).by for j in likelihoods.bounded}
+    except Contradiction:
+        return {}

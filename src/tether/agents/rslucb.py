@@ -72,13 +72,13 @@ class RslucbQvi(MixingAgent, SlucbQvi):
         if problem.baseline_cost is None:
             raise InputError(
                 "mixtures (RSLUCB-QVI) are scaled back toward the safe action, so they need that action's cost: "
-                "declare baseline_cost, or do without mixtures (SLUCB-QVI)."
+                "declare safe_cost, or do without mixtures (SLUCB-QVI)."
             )
-        if problem.limit == "realised":
+        if problem.realised is not None:
             raise InputError(
-                "limit='realised' bounds the cost of what is played, but RSLUCB-QVI bounds an average over its draw, "
+                "Realised() bounds the cost of what is played, but RSLUCB-QVI bounds an average over its draw, "
                 "and a mixture under τ may hold single actions far over it. Do without mixtures (SLUCB-QVI), or "
-                "limit='expected'."
+                "without Realised()."
             )
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng must be a numpy Generator, e.g. np.random.default_rng(7), but is {rng!r}.")
@@ -109,7 +109,7 @@ class RslucbQvi(MixingAgent, SlucbQvi):
     def choose_alone(self, step: int, known: KnownState) -> Plan:
         """A plan for this state alone, from the newest cost data and the last plan's weights."""
         rows = len(known.actions.endpoints)
-        plan = new_plan(1, 1, self.problem.constraints, self.problem.dimension, rows)
+        plan = new_plan(1, 1, len(self.problem.constraints), self.problem.dimension, rows)
         plan.weights[0], plan.made[0] = self.current.weights[step], self.current.made[0]
         final = np.array([known.final_reward])
         tables = tables_of([known.actions], known.baseline_cost[None, step], final, mixes=True)

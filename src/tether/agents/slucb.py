@@ -115,8 +115,8 @@ def expected_noise(problem: Problem) -> tuple[float, ...]:
 
 def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rules:
     """The rules of Algorithms 1 and 2."""
-    m, known, error = problem.constraints, problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
-    misfit, drifts = np.array(problem.misfit), any(problem.drift)
+    m, known, error = len(problem.constraints), problem.baseline_cost is not None, np.array(problem.baseline_cost_error)
+    drifts = any(problem.drift)
     radius, kappa = config.cost_radius, config.kappa
     kind = RADII[radius] if isinstance(radius, str) else TUNED
     return plain_rules(
@@ -129,7 +129,8 @@ def slucb_rules(problem: Problem, config: SlucbConfig, cost_ridge: float) -> Rul
         radius_kind=MOVING if drifts and kind == SMALLEST else kind,
         reduces_radius=config.explorer != "paper",
         cost_error=error if known else np.full(m, np.inf),
-        misfit=misfit,
+        point_error=problem.point_error,
+        sample_error=problem.sample_error,
         events=config.stages(problem) * m / problem.confidence,
         tuned_radius=0.0 if isinstance(radius, str) else radius,
         kappa=np.nan if isinstance(kappa, str) else kappa,
@@ -202,7 +203,7 @@ class SlucbQvi(LeastSquaresAgent):
         if problem.states is None or problem.baseline_cost is None:
             raise InputError(
                 "condition_on='all' needs a list of states with known safe costs: give Problem its states and "
-                "baseline_cost, or use condition_on='visited'."
+                "safe_cost, or use condition_on='visited'."
             )
         for known in all_facts(problem):
             # pooled steps share one regression, where a fact counts once
@@ -213,8 +214,8 @@ class SlucbQvi(LeastSquaresAgent):
         if not facts.misfit.max() <= MISFIT * max(1.0, np.abs(self.rules.threshold).max()):
             raise AssumptionError(
                 f"Assumption 1 needs the safe costs to be linear in the safe features, but they miss "
-                f"by {facts.misfit.max():.3g}. Check baseline_cost, declare how far it may be off "
-                "(baseline_cost_error), or use condition_on='state', which needs each of them only where it is used."
+                f"by {facts.misfit.max():.3g}. Check safe_cost, declare how far it may be off "
+                "(SafeCost(…, error=…)), or use condition_on='state', which needs each of them only where it is used."
             )
         if not (np.linalg.norm(facts.known, axis=2) <= self.rules.gamma_norm * (1.0 + 1e-9)).all():
             raise AssumptionError(
@@ -237,10 +238,10 @@ class SlucbQvi(LeastSquaresAgent):
     def _measured(self, step: int, key: StateKey) -> Array:
         """Appendix A.4: τ − 4σ√(log K/n) once τ̂ + 6σ√(log K/n) <= τ, NaN before. Used as a gap, never as a fact."""
         problem, episodes = self.problem, int(self.config.episodes or 0)
-        rounds, total = self.warmup.get((step, key), (0, np.zeros(problem.constraints)))
+        rounds, total = self.warmup.get((step, key), (0, np.zeros(len(problem.constraints))))
         limits = list(zip(total / max(rounds, 1), problem.noise, problem.threshold, strict=True))
         if not all(warmup_passed(mean, noise, episodes, rounds, tau) for mean, noise, tau in limits):
-            return np.full(problem.constraints, np.nan)
+            return np.full(len(problem.constraints), np.nan)
         return np.array([tau - warmup_gap(noise, episodes, rounds) for _, noise, tau in limits])
 
     def learn(self, transition: Transition, fact: Fact | None) -> list[CostOutcome]:

@@ -34,7 +34,7 @@ from tether.records import Array, Reason, State, StateKey
 
 Arrays = dict[str, NDArray[np.generic]]
 
-FORMAT = "tether-state-3"
+FORMAT = "tether-state-4"
 MANIFEST = "manifest.json"
 MANIFEST_HASH = "manifest.sha256"
 SOFTWARE = ("tether", "numpy", "kernel")
@@ -46,7 +46,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    format: Literal["tether-state-3"]
+    format: Literal["tether-state-4"]
     kind: str
     config: dict[str, Any]
     problem: dict[str, Any]
@@ -134,21 +134,15 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "dimension": int(problem.dimension),
         "threshold": list(problem.threshold),
         "noise": list(problem.noise),
-        "cost_kind": list(problem.cost_kind),
+        "bounded": list(problem.bounded),
         "gamma_norm": list(problem.gamma_norm),
         "confidence": problem.confidence,
         "baseline_cost_known": problem.baseline_cost is not None,
         "baseline_cost_error": list(problem.baseline_cost_error),
-        "misfit": list(problem.misfit),
-        "drift": list(problem.drift),
-        "drift_per": problem.drift_per,
         "reward_noise": float(problem.reward_noise),
-        "limit": problem.limit,
-        "exceedance": float(problem.exceedance),
-        "noise_scales": problem.noise_scales,
+        "relax": [[one.to_json() for one in each.relax] for each in problem.constraints],
+        "sample_error": problem.sample_error.tolist(),
         "feature_norm": float(problem.feature_norm),
-        "lost": problem.lost,
-        "cost_range": None if problem.cost_range is None else [list(pair) for pair in problem.cost_range],
         "version": problem.version,
     }
 
@@ -280,9 +274,10 @@ def visited_keys(visited: Visited, problem: Problem) -> dict[str, Any]:
             if not is_plain(state):
                 raise InputError(
                     f"state {state!r} of type {type(state).__name__} cannot be rebuilt from a saved key: give Problem "
-                    "state_of=..., a function from its key (see Problem.key_of) to the state, or use backup='tables'."
+                    "key=StateKeys(key, state_of): state_of takes a key (see Problem.key_of) to the "
+                    "state, or use backup='tables'."
                 )
-    own_keys = problem.key is not None and problem.state_of is None
+    own_keys = problem.own_key is not None and problem.state_of is None
     contents = [encode_key(content_key(state)) for state in visited.states] if own_keys else None
     return {"keys": [encode_key(key) for key in visited.index], "contents": contents}
 

@@ -20,6 +20,7 @@ import numpy as np
 from tether.agents.agent import Agent
 from tether.errors import InputError, TetherError
 from tether.kernels.plan import Visited
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem
 from tether.records import Decision, State, Transition
 
@@ -60,11 +61,13 @@ class SmallWorld:
         ends = rng.dirichlet(np.ones(d), size=(states, 5))
         known: dict[str, Any] = {
             "horizon": horizon,
-            "threshold": tuple(np.linspace(0.55, 0.5, constraints)),
-            "noise": tuple(np.linspace(0.02, 0.05, constraints)),
-            "gamma_norm": 1.8,
             "confidence": confidence,
-            "baseline_cost": np.einsum("hmd,sd->hsm", self.true_gamma, phi_0),
+            "constraints": [
+                Constraint(threshold=tau, noise=sigma, safe_cost=self.true_gamma[:, j] @ phi_0.T, gamma_norm=1.8)
+                for j, (tau, sigma) in enumerate(
+                    zip(np.linspace(0.55, 0.5, constraints), np.linspace(0.02, 0.05, constraints), strict=True)
+                )
+            ],
         }
         if finite:
             features = np.concatenate([phi_0[:, None], ends], axis=1)
@@ -164,7 +167,7 @@ def every_action_is_certified(contract: Contract, seed: int = 36, episodes: int 
     decisions = play(contract.world, contract.make(), contract.streams(seed), episodes)
     for d in decisions:
         where = f"the decision at step {d.step}, state {d.state!r}"
-        _require(len(d.evidence) == problem.constraints, f"{where} has evidence for {len(d.evidence)} constraints")
+        _require(len(d.evidence) == len(problem.constraints), f"{where} has evidence for {len(d.evidence)} constraints")
         for tau, bound in zip(problem.threshold, d.evidence, strict=True):
             wanted = np.inf if bound.radius.origin == "none" else tau
             _require(bound.threshold == wanted, f"{where} names the threshold {bound.threshold}, not {wanted}")

@@ -174,7 +174,7 @@ def estimates(problem: Problem, log: Log, level: float, pooled: bool) -> list[Fi
     steps = [None] if pooled else list(range(problem.horizon))
     parts = [log.measured if step is None else log.measured & (log.step == step) for step in steps]
     parts = [rows for rows in parts if rows.any()]
-    share = level / (len(steps) * problem.constraints)
+    share = level / (len(steps) * len(problem.constraints))
     return [
         _misfit(problem, log, parts, share, level),
         _drift(problem, log, parts, share, level),
@@ -205,12 +205,12 @@ def _misfit(problem: Problem, log: Log, parts: list[Rows], share: float, level: 
                 why = (
                     f"too few features repeat to cover {COVERED:.0%} of the outcomes, and σ hides what single ones say"
                 )
-                return unknown(MISFIT, why, "log some actions many times each, or declare misfit=ε from what you know")
+                return unknown(MISFIT, why, "log some actions many times each, or declare Misfit(ε) from what you know")
             declared, cells = problem.misfit[j], cells + found.cells
             if found.low > declared:
                 text = f"ε >= {found.low:.3g} with confidence {1.0 - level:g}, over {found.cells} features that repeat"
-                text += f", but misfit={declared:g} was declared"
-                return judged(MISFIT, False, text, f"declare misfit={found.high:.2g} or more, or add features")
+                text += f", but Misfit({declared:g}) was declared"
+                return judged(MISFIT, False, text, f"declare Misfit({found.high:.2g}) or more, or add features")
             worst = max(worst, found, key=lambda one: one.high)
     text = (
         f"ε <= {worst.high:.3g} with confidence {1.0 - level:g}, over {cells} features that repeat and hold "
@@ -229,17 +229,17 @@ def _drift(problem: Problem, log: Log, parts: list[Rows], share: float, level: f
     for rows in parts:
         for j, sigma in enumerate(problem.noise):
             costs = log.cost[rows, j]
-            found = drift_bound(log.feature[rows], costs, time[rows], sigma, share, problem.misfit[j])
+            found = drift_bound(log.feature[rows], costs, time[rows], sigma, share, problem.sample_error[j])
             if found is None:
                 why = "too few outcomes, or features that change together with time"
                 return unknown(DRIFT, why, "log more outcomes of the same actions, early and late")
             if found.low > problem.drift[j]:
                 text = (
                     f"ρ >= {found.low:.2g} per {unit} with confidence {1.0 - level:g}, {given} and σ is right; but "
-                    f"drift={problem.drift[j]:g} was declared"
+                    f"Drift({problem.drift[j]:g}) was declared"
                 )
                 way_out = "or make what changes a feature, or start anew without the old rows"
-                return judged(DRIFT, False, text, f"declare drift={found.high:.2g} or more, {way_out}")
+                return judged(DRIFT, False, text, f"declare Drift({found.high:.2g}) or more, {way_out}")
             worst = Drift(max(worst.low, found.low), max(worst.high, found.high))
     at_least = f" and at least {worst.low:.2g}" if worst.low > 0.0 else ""
     text = (
@@ -252,7 +252,7 @@ def _drift(problem: Problem, log: Log, parts: list[Rows], share: float, level: f
 
 def _noise(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
     """σ from the scatter of outcomes of equal features, or else around the fit, with a χ² margin."""
-    suggested, kind = np.zeros(problem.constraints), "of equal features"
+    suggested, kind = np.zeros(len(problem.constraints)), "of equal features"
     for rows in parts:
         x, z = log.feature[rows], log.cost[rows]
         cells = Cells.of(x, z)
@@ -278,9 +278,10 @@ def _noise(problem: Problem, log: Log, parts: list[Rows], share: float, level: f
 
 def _norm(problem: Problem, log: Log, parts: list[Rows], share: float, level: float) -> Finding:
     """What the log demands of ‖γ*‖, and at most allows where it has explored every direction well enough."""
-    guess = problem.feature_effects is None and np.allclose(problem.gamma_norm, np.sqrt(problem.dimension))
+    told = any(one.feature_effects is not None for one in problem.constraints)
+    guess = not told and np.allclose(problem.gamma_norm, np.sqrt(problem.dimension))
     prefix = "B = √d is the paper's default, a guess about your costs; " if guess else ""
-    floor, ceiling = np.zeros(problem.constraints), np.zeros(problem.constraints)
+    floor, ceiling = np.zeros(len(problem.constraints)), np.zeros(len(problem.constraints))
     open_ways = ""
     for rows in parts:
         x, off = log.feature[rows] / problem.feature_norm, np.zeros(int(rows.sum()))
@@ -288,7 +289,7 @@ def _norm(problem: Problem, log: Log, parts: list[Rows], share: float, level: fl
         values, axes = np.linalg.eigh(x.T @ x)
         seen = len(x) > x.shape[1] and values[0] > 1e-9 * values[-1]
         for j, sigma in enumerate(problem.noise):
-            off = np.full(len(x), problem.misfit[j])
+            off = np.full(len(x), problem.sample_error[j])
             if problem.drift[j] and time is not None:
                 away = np.abs(time[rows] - (time[rows].min() + time[rows].max()) / 2.0)
                 off = off + problem.drift[j] * away * np.linalg.norm(log.feature[rows], axis=1)

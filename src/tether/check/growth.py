@@ -64,7 +64,7 @@ def reachable(problem: Problem, sets: Sequence[ActionSet], costs: Array, average
         owner += [state] * len(others)
         divisible += [averages or actions.is_star] * len(others)
     ends, known = np.vstack(rows), bool(np.isfinite(costs).all())
-    limit, misfit = problem.mean_limit, np.asarray(problem.misfit)
+    limit, misfit = problem.mean_limit, problem.point_error
     facts = basis_of(safe)
     flat = costs.reshape(len(sets), -1)
     gamma = np.linalg.lstsq(safe, flat, rcond=RELATIVE_RANK)[0] if known else np.zeros((safe.shape[1], flat.shape[1]))
@@ -81,7 +81,7 @@ def reachable(problem: Problem, sets: Sequence[ActionSet], costs: Array, average
         low, out = np.linalg.norm(inside - pinned, axis=1), np.linalg.norm(ends - inside, axis=1)
         base = np.zeros((len(ends), len(norm))) if rough else ends @ gamma
         bound = (base - low[:, None] * open_length + out[:, None] * open_length).reshape(
-            len(ends), problem.horizon, problem.constraints
+            len(ends), problem.horizon, len(problem.constraints)
         )
         over = (bound + misfit - limit).max(axis=2).min(axis=1)  # (R,): at the step where it is least
         more = joined | (over <= 0.0)
@@ -105,7 +105,7 @@ def certified_at_once(problem: Problem, seen: Survey) -> bool:
         rows = np.vstack([listed, x])
         sides = np.vstack([rows, -rows, seen.phi_0, -seen.phi_0])
         highest = []
-        for j in range(problem.constraints):
+        for j in range(len(problem.constraints)):
             costs = seen.costs[:, 0, j]
             limits = np.concatenate([np.ones(len(rows)), np.zeros(len(rows)), costs + error[j], error[j] - costs])
             found = linprog(-x, A_ub=sides, b_ub=limits, bounds=(None, None))
@@ -163,9 +163,7 @@ def growth(problem: Problem, seen: Survey, averages: bool, first_new: int | None
         return judged(
             NAME, False, f"{text}. With the smallest radius there could be, {reach}", f"a smaller B; {way_out}"
         )
-    return unknown(
-        NAME, f"{shape}; it depends on the costs: if they are low, {reach}", f"declare baseline_cost; {way_out}"
-    )
+    return unknown(NAME, f"{shape}; it depends on the costs: if they are low, {reach}", f"declare safe_cost; {way_out}")
 
 
 def _others(actions: ActionSet) -> Array:

@@ -46,7 +46,7 @@ def later_effects(problem: Problem, log: Log, level: float, pooled: bool) -> Fin
         why = f"only {int(followed.sum())} measured outcomes have a step before them in the log"
         return unknown(NAME, why, "pass a log of whole episodes, in order, with the column step")
     sigma = np.array(problem.noise)
-    bound, misfit = np.array(problem.gamma_norm) * problem.feature_norm / sigma, np.array(problem.misfit) / sigma
+    bound, misfit = np.array(problem.gamma_norm) * problem.feature_norm / sigma, problem.sample_error / sigma
     stages = [log.measured] if pooled else [log.measured & (log.step == h) for h in range(problem.horizon)]
     evidence, where = -inf, 0
     for rows in stages:
@@ -58,7 +58,7 @@ def later_effects(problem: Problem, log: Log, level: float, pooled: bool) -> Fin
         found = float(log_mean(each).max())
         if found > evidence:
             evidence, where = found, int(each.max(axis=0).argmax()) // width + 1
-    limit = ln(len(stages) * problem.constraints / level)
+    limit = ln(len(stages) * len(problem.constraints) / level)
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {level:g}"
     if evidence < limit:
         count = int(followed.sum())

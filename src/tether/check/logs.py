@@ -235,7 +235,7 @@ def _applied(problem: Problem, states: tuple[State, ...], actions: Any, feature_
 
 
 def _from_transitions(problem: Problem, transitions: list[Transition]) -> Log:
-    missing = np.full(problem.constraints, np.nan)
+    missing = np.full(len(problem.constraints), np.nan)
     columns = {
         "phi": [t.feature for t in transitions],
         "cost": [missing if t.cost is None else np.reshape(t.cost, -1) for t in transitions],
@@ -248,7 +248,7 @@ def _from_transitions(problem: Problem, transitions: list[Transition]) -> Log:
 
 
 def _checked(problem: Problem, log: Log) -> Log:
-    count, d, m = len(log.feature), problem.dimension, problem.constraints
+    count, d, m = len(log.feature), problem.dimension, len(problem.constraints)
     shapes = (log.feature.shape, log.cost.shape, log.reward.shape, log.step.shape)
     if shapes != ((count, d), (count, m), (count,), (count,)) or count == 0:
         raise InputError(f"a log has phi (n, {d}), cost (n, {m}), reward (n,), step (n,) and n >= 1, not {shapes}.")

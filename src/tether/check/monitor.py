@@ -549,12 +549,12 @@ MESSAGES = {
     "drift": "the costs of the same features have changed since {since}. Start anew with reset(why), or make what "
     "changed a feature",
     "loss": "costs get lost more often where higher ones are expected: of two neighbouring decisions of which one lost "
-    "its cost, it was the dearer one in {lost}, so what is left is biased. Find out why, or declare lost='worst-case' "
-    "with a cost_range and start anew",
+    "its cost, it was the dearer one in {lost}, so what is left is biased. Find out why, or declare "
+    "Lost('worst-case', cost_range=…) and start anew",
     "safe": "the safe action itself costs more than τ, by {where}. Name a safer action or raise τ: to play a_0 is no "
     "way out",
     "declared": "the safe action was declared to cost {declared:.3g} on average over {plays:.0f} outcomes of it, and "
-    "{observed:.3g} was observed. Correct baseline_cost, declare how far it may be off (baseline_cost_error), or "
+    "{observed:.3g} was observed. Correct safe_cost, declare how far it may be off (SafeCost(…, error=…)), or "
     "leave it out, and start anew",
     "numbers": "the sums behind the tests are no longer finite. Look for absurd costs",
 }
@@ -569,7 +569,7 @@ BIASED = (
     ". Or costs get lost by their size, which the bounds allow for and this test does not: of two neighbouring "
     "decisions of which one lost its cost, it was the dearer one in {lost}"
 )
-"""Ends any test's message where `lost="worst-case"`."""
+"""Ends any test's message where lost costs count at their worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +630,7 @@ class Monitor:
         self.problem, self.pooled = problem, bool(pooled)
         self.reward_noise, self.trip_on_reward = reward_noise, bool(trip_on_reward)
         noise, norm, misfit, drift = (
-            list(each) for each in (problem.noise, problem.gamma_norm, problem.misfit, problem.drift)
+            list(each) for each in (problem.noise, problem.gamma_norm, problem.sample_error, problem.drift)
         )
         if reward_noise is not None:
             noise.append(float(reward_noise))
@@ -639,7 +639,7 @@ class Monitor:
             drift.append(0.0)
         self._noise: Array = np.array(noise)
         self._bound: Array = np.array(norm) * problem.feature_norm / self._noise
-        self._tau: Array = np.array(problem.threshold) / self._noise[: problem.constraints]
+        self._tau: Array = np.array(problem.threshold) / self._noise[: len(problem.constraints)]
         self._unlimited = ~np.isfinite(self._tau)
         self._bounded = np.array(problem.bounded)
         # of a bounded cost, half of it is for the test of what was declared
@@ -647,7 +647,7 @@ class Monitor:
         self._misfit: Array = np.array(misfit) / self._noise
         self._drift: Array = np.array(drift) * problem.feature_norm * (1.0 + 1e-6) / self._noise
         self._groups = min(problem.horizon, STEPS) if self.pooled and problem.horizon > 1 else 0
-        self._extras = Alternatives(problem.dimension, len(noise), self._groups, problem.constraints)
+        self._extras = Alternatives(problem.dimension, len(noise), self._groups, len(problem.constraints))
         self._words = self._extras.words(problem.names)
         self.resets: list[str] = []
         self._start()
@@ -656,23 +656,23 @@ class Monitor:
         stages = 1 if self.pooled else int(self.problem.horizon)
         sizes = (self.problem.dimension, len(self._noise), self._extras.count)
         self._sums = [Sums.empty(*sizes) for _ in range(stages)]
-        self._safe = SafePlays.none(self.problem.constraints)
-        sizes_of_forecast = self.problem.dimension, self.problem.constraints
+        self._safe = SafePlays.none(len(self.problem.constraints))
+        sizes_of_forecast = self.problem.dimension, len(self.problem.constraints)
         self._forecast = Forecast.none(*sizes_of_forecast)
         self._by_step = [Forecast.none(*sizes_of_forecast) for _ in range(self._groups)]
-        self._told = DeclaredMeans.none(self.problem.constraints)
+        self._told = DeclaredMeans.none(len(self.problem.constraints))
         self.alarm: Alarm | None = None
         self.warning: Alarm | None = None
 
     @property
     def limit(self) -> float:
         """What a log e-value must reach: log of the number of tests that share the level, over the level."""
-        return log(len(self._sums) * (self.problem.constraints + self.trip_on_reward) / self.level)
+        return log(len(self._sums) * (len(self.problem.constraints) + self.trip_on_reward) / self.level)
 
     @property
     def safe_limit(self) -> float:
         """The same for the test of the safe action's own cost, which pools all steps."""
-        return log((self.problem.constraints + self.trip_on_reward) / self.level)
+        return log((len(self.problem.constraints) + self.trip_on_reward) / self.level)
 
     @property
     def observations(self) -> int:
@@ -704,7 +704,7 @@ class Monitor:
             self._look_at_losses(sums)
             return
         x, z = np.asarray(feature, dtype=np.float64), np.asarray(cost, dtype=np.float64).reshape(-1)
-        wanted = (self.problem.dimension,), (self.problem.constraints,)
+        wanted = (self.problem.dimension,), (len(self.problem.constraints),)
         if (x.shape, z.shape) != wanted or not (np.isfinite(x).all() and np.isfinite(z).all() and isfinite(reward)):
             raise InputError(f"feature {x.shape}, cost {z.shape} and reward must be finite, of shapes {wanted}.")
         if not 0 <= step < self.problem.horizon:
@@ -751,14 +751,14 @@ class Monitor:
         if not tables:
             return [dict.fromkeys(names, 0.0) for _ in self._noise]
         safe = np.full((1, len(self._noise)), -inf)
-        safe[0, : self.problem.constraints] = self._safe.evidence() + self._safe_share
+        safe[0, : len(self.problem.constraints)] = self._safe.evidence() + self._safe_share
         largest = np.concatenate((np.max(tables, axis=0), safe))
         return [{name: float(largest[i, c]) for i, name in enumerate(names)} for c in range(len(self._noise))]
 
     def left_out(self) -> str:
         """What the features leave out of the costs, in words: that for which the evidence is largest."""
         tables = [self._tables(sums) for sums in self._sums if sums.count]
-        shape, costs = list(SHARES).index("shape"), range(self.problem.constraints)
+        shape, costs = list(SHARES).index("shape"), range(len(self.problem.constraints))
         found = [(evidence[shape, j], words["extra"][j]) for evidence, _, words in tables for j in costs]
         return max(found, default=(0.0, "something"))[1]
 
@@ -791,7 +791,7 @@ class Monitor:
                 message += POOLED
             if self.problem.lost == "worst-case" and sums.losses[column].any():
                 message += BIASED.format(lost=details["lost"][column])
-            constraint = column if column < self.problem.constraints else -1
+            constraint = column if column < len(self.problem.constraints) else -1
             evidence = total if total < LARGEST else LARGEST  # NaN too: what cannot be computed does not reassure
             self._note(Alarm(test, message, evidence, limit, sums.count, constraint))
         sums.looked(spectrum, limit)
@@ -800,7 +800,7 @@ class Monitor:
         """After a loss, as pairs are cheap to count: there may be nothing else to look at."""
         if self.problem.lost == "at-random":
             evidence, limit = loss_evidence(sums.losses) + log(SHARES["loss"]), self._limit_of(sums)
-            for column in range(self.problem.constraints):
+            for column in range(len(self.problem.constraints)):
                 if evidence[column] >= limit:
                     message = MESSAGES["loss"].format(lost=self._lost_words(sums, column))
                     self._note(Alarm("loss", message, float(evidence[column]), limit, sums.count, column))
@@ -892,7 +892,7 @@ class Monitor:
     def _loss(self, sums: Sums) -> Array:
         """The evidence on losses (C,), where they are said to be a matter of chance. Lost rewards threaten nothing."""
         evidence = loss_evidence(sums.losses)
-        evidence[self.problem.constraints :] = -inf
+        evidence[len(self.problem.constraints) :] = -inf
         return evidence if self.problem.lost == "at-random" else np.full_like(evidence, -inf)
 
     def to_json(self) -> dict[str, Any]:
@@ -947,6 +947,6 @@ class Monitor:
     def _fingerprint(self) -> dict[str, Any]:
         p = self.problem
         numbers = {"horizon": int(p.horizon), "dimension": int(p.dimension), "feature_norm": float(p.feature_norm)}
-        lists = {"threshold": p.threshold, "noise": p.noise, "gamma_norm": p.gamma_norm, "misfit": p.misfit}
+        lists = {"threshold": p.threshold, "noise": p.noise, "gamma_norm": p.gamma_norm, "sample_error": p.sample_error}
         lists["drift"] = p.drift
         return numbers | {name: list(values) for name, values in lists.items()} | {"drift_per": p.drift_per}

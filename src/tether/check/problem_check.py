@@ -24,7 +24,7 @@ from tether.kernels.plan import build, scratch_for, tables_of
 from tether.kernels.radius import cost_radius, default_cost_ridge
 from tether.kernels.ridge import Costs, new_costs, new_values, project_rows, refresh_spectrum, remember
 from tether.problem.action_sets import NORM_TOLERANCE, ActionSet, FiniteActions, StarActions
-from tether.problem.effects import HOW
+from tether.problem.effects import HOW, idle
 from tether.problem.limit_on import ASK, LimitOn, is_average
 from tether.problem.problem import KnownState, Problem
 from tether.records import Array, State
@@ -112,6 +112,7 @@ def from_problem(problem: Problem, seen: Survey, averages: bool) -> list[Finding
         safe_features(problem, seen),
         safe_costs(problem, seen),
         linear_safe_costs(problem, seen),
+        *idle_limits(problem),
         *bounded_costs(problem, seen),
         *misfits(problem, seen),
         *drifts(problem, seen),
@@ -133,7 +134,7 @@ def norms(problem: Problem, features: Array, name: str, where: str) -> Finding:
 def safe_features(problem: Problem, seen: Survey) -> Finding:
     """Where φ(s, a_0(s)) is 0, a linear cost is 0, and must be declared so."""
     sizes = np.linalg.norm(seen.phi_0, axis=1)
-    error = np.add(problem.baseline_cost_error, problem.misfit)
+    error = problem.fact_error
     wrong = ~(np.abs(seen.costs) <= error).all(axis=(1, 2)) & ~(sizes > 0.0)
     zero = [seen.states[i] for i in np.flatnonzero(wrong)]
     evidence = f"the smallest norm is {sizes.min():.4g}, in {seen.where}"
@@ -150,20 +151,24 @@ def safe_costs(problem: Problem, seen: Survey) -> Finding:
         return unknown(
             name,
             "no safe costs were declared: you vouch that each is under τ, and nothing is conditioned on them",
-            "declare baseline_cost where it is known: bounds get tighter, and learning starts sooner",
+            "declare safe_cost where it is known: bounds get tighter, and learning starts sooner",
         )
     gaps = np.asarray(problem.threshold) - seen.costs  # (S, H, M)
     if not np.isfinite(seen.costs).all():
         row, step, _ = np.argwhere(~np.isfinite(seen.costs))[0]
         return judged(name, False, f"τ_h(s) is not finite at step {step}, state {seen.states[row]!r}", "declare it")
     row, step, constraint = np.unravel_index(int(gaps.argmin()), gaps.shape)
-    where = f"step {step}, state {seen.states[row]!r}" + (f", cost {constraint}" if problem.constraints > 1 else "")
+    where = f"step {step}, state {seen.states[row]!r}" + (
+        f", cost {constraint}" if len(problem.constraints) > 1 else ""
+    )
     evidence = f"the smallest gap τ − τ_h(s) is {gaps.min():.4g} (at {where}), the median {np.median(gaps):.4g}"
     if gaps.min() > 0.0:
         return judged(name, True, f"{evidence}, in {seen.where}")
-    if problem.tight_baseline == "baseline" and (gaps > 0.0).all(axis=(1, 2)).any():
-        return judged(name, True, f"{evidence}; where there is no gap a_0 is played, as tight_baseline asks")
-    way_out = "name a safer action, raise τ, or set tight_baseline='baseline' to play a_0 there without learning"
+    if any(one.known.if_tight == "safe action" for one in problem.constraints) and (gaps > 0.0).all(axis=(1, 2)).any():
+        return judged(name, True, f"{evidence}; where there is no gap a_0 is played, as if_tight asks")
+    way_out = (
+        "name a safer action, raise τ, or declare SafeCost(…, if_tight='safe action') to play it there without learning"
+    )
     share = float((gaps <= 0.0).any(axis=(1, 2)).mean())
     return judged(name, False, f"{evidence}; {share:.0%} of the states have no gap", way_out)
 
@@ -179,22 +184,22 @@ def linear_safe_costs(problem: Problem, seen: Survey) -> Finding:
     phi_0, flat = seen.phi_0, seen.costs.reshape(len(seen.sets), -1)
     gamma = np.linalg.lstsq(phi_0, flat, rcond=1e-9)[0]  # the shortest γ of each step and constraint (d, H·M)
     missed = np.abs(phi_0 @ gamma - flat)
-    error: Array = np.tile(np.add(problem.baseline_cost_error, problem.misfit), problem.horizon)  # e + ε, (H·M,)
+    error: Array = np.tile(problem.fact_error, problem.horizon)  # e + ε, (H·M,)
     allowed = error + FIT * max(1.0, float(np.abs(flat).max()))
-    way_out = "correct baseline_cost, or add the feature that the safe costs depend on"
+    way_out = "correct safe_cost, or add the feature that the safe costs depend on"
     if not (missed <= allowed).all():
         evidence = f"no γ gives them: the best one misses by up to {missed.max():.3g}, in {seen.where}"
         if error.any() and (np.sqrt((missed**2).mean(axis=0)) <= allowed).all():
             return unknown(name, f"least squares misses by up to {missed.max():.3g}; another γ may be within the error")
         return judged(name, False, evidence, way_out)
-    needed = least_norms(phi_0, flat, gamma, error).reshape(problem.horizon, problem.constraints).max(axis=0)
+    needed = least_norms(phi_0, flat, gamma, error).reshape(problem.horizon, len(problem.constraints)).max(axis=0)
     bound = np.asarray(problem.gamma_norm)
     if error.any() and not (needed > bound * (1.0 + 1e-9)).any():
         return judged(name, True, f"some γ gives them within their declared error, in {seen.where}")
     evidence = f"they need ‖γ‖ >= {_numbers(needed)}; declared B = {_numbers(bound)}"
     if not error.any() and missed.max() > DIGITS * max(1.0, float(np.abs(flat).max())):
         evidence += f"; they fit each other up to {missed.max():.1g} only: if they were rounded, declare "
-        evidence += "baseline_cost_error, half a unit of the last decimal"
+        evidence += "SafeCost(…, error=…), half a unit of the last decimal"
     way_out = f"declare {HOW}: B is at least {_numbers(needed)}, and more where other features count"
     return judged(name, not (needed > bound * (1.0 + 1e-9)).any(), evidence, way_out)
 
@@ -212,6 +217,12 @@ def least_norms(phi_0: Array, costs: Array, gamma: NDArray[np.floating[Any]], er
     return np.maximum(least, 0.0)
 
 
+def idle_limits(problem: Problem) -> list[Finding]:
+    """Assumption 4: where B is too small for any action to reach τ, either B is wrong or there is nothing to limit."""
+    why = idle(problem.threshold, problem.gamma_norm, problem.feature_norm, problem.bounded)
+    return [judged("A4: some action may cost more than τ", False, why, f"declare {HOW}")] if why else []
+
+
 def bounded_costs(problem: Problem, seen: Survey) -> list[Finding]:
     """Section 14: some γ must give every action an expected cost in [0, 1], and the safe ones what was declared."""
     if not any(problem.bounded):
@@ -224,7 +235,7 @@ def bounded_costs(problem: Problem, seen: Survey) -> list[Finding]:
     text = f"some γ gives all {len(rows)} that were looked at one, beside the declared safe costs, in {seen.where}"
     if outside > FIT:
         text = f"no γ does: with the declared safe costs, some cost is at least {outside:.3g} outside, in {seen.where}"
-    way_out = "correct baseline_cost, leave actions that cannot be played out of the list, or declare a σ instead"
+    way_out = "correct safe_cost, leave actions that cannot be played out of the list, or declare a σ instead"
     return [judged("A1: expected costs lie in [0, 1]", outside <= FIT, text, way_out)]
 
 
@@ -248,12 +259,12 @@ def _outside(rows: Array, phi_0: Array, costs: Array, error: float) -> float:
 
 def misfits(problem: Problem, seen: Survey) -> list[Finding]:
     """Section 12: from its declared cost a ray starts at τ_h(s) + e + 2ε, which must leave something under τ."""
-    if not any(problem.misfit):
+    if not problem.point_error.any():
         return []
     name = "A1: the misfit ε leaves room under τ"
     if problem.baseline_cost is None or not np.isfinite(seen.costs).all():
         return [unknown(name, "the safe costs are not all declared: only data can certify something")]
-    starts = np.add(problem.baseline_cost_error, 2.0 * np.asarray(problem.misfit))
+    starts = problem.fact_error + problem.point_error
     room = (np.asarray(problem.threshold) - seen.costs - starts).min(axis=(1, 2))  # (S,)
     tight = float((room <= 0.0).mean())
     evidence = f"τ − τ_h(s) − e − 2ε is at least {room.min():.4g}, in {seen.where}; ε is your upper bound"
@@ -283,11 +294,11 @@ def drifts(problem: Problem, seen: Survey) -> list[Finding]:
 
 def limited(problem: Problem, seen: Survey, averages: bool) -> Finding:
     """What τ limits, and whether a_0 keeps to it: section 15."""
-    if problem.limit == "expected":
+    if problem.realised is None:
         name, over = "limit: on the expected cost", "also over the agent's own draw" if averages else ""
         text = "τ limits the mean; single measurements may be over it, by noise"
         return judged(name, True, f"{text}; {over}" if over else text)
-    name = f"limit: on the realised cost, kept with probability {1.0 - problem.exceedance:.4g}"
+    name = f"limit: on the realised cost, kept with probability {1.0 - problem.realised.exceedance:.4g}"
     way_out = (
         "a safer action, a larger τ or exceedance η; noise_scales=True if a_0 has no noise; a limit on single actions"
     )
@@ -310,7 +321,7 @@ def pooled_costs(problem: Problem, seen: Survey, pooled: bool) -> list[Finding]:
             "pooled: safe costs are the same at every step",
             spread <= FIT * max(1.0, float(np.abs(problem.threshold).max())),
             f"they differ by up to {max(spread, 0.0):.3g} between steps, beyond their declared error, in {seen.where}",
-            "use pooled=False, or correct baseline_cost; agents refuse to pool them",
+            "use pooled=False, or correct safe_cost; agents refuse to pool them",
         )
     ]
 
@@ -349,7 +360,7 @@ TESTS = {
     "loss": (
         "A3: costs get lost by chance",
         "no log was given",
-        f"{PASS} with the rows that lost their cost (NaN); or declare lost='worst-case', which assumes nothing",
+        f"{PASS} with the rows that lost their cost (NaN); or declare Lost('worst-case'), which assumes nothing",
     ),
     "safe": (
         "A2: the safe action keeps to τ when it is played",
@@ -432,7 +443,7 @@ def _tested(test: str, monitor: Monitor, log: Log) -> Finding:
         return judged(name, False, str(replace(alarm, message=what)).rstrip("."), way_out)
     if test == "loss" and monitor.problem.lost == "worst-case":
         return judged(name, True, "not needed: a lost cost counts as the worst within cost_range")
-    worst = max(entry[test] for entry in monitor.evidence()[: monitor.problem.constraints])
+    worst = max(entry[test] for entry in monitor.evidence()[: len(monitor.problem.constraints)])
     numbers = f"log evidence {worst:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
     if worst == -inf:  # only drift: its test compares later outcomes of a step with the first ones
         way_out = (
@@ -489,7 +500,7 @@ def _of_safe_action_only(finding: Finding) -> Finding:
     """What a log of a_0 alone says about linearity: nothing about other actions."""
     if finding.verdict == "fails":
         return finding
-    way_out = "log other actions, too; for a Bridge, explore=True (--explore) plays certified steps"
+    way_out = "log other actions, too; the check of a Bridge plays those that are certified, unless explore=False"
     return unknown(
         finding.name, f"only a_0 was played, so other actions were not looked at; a_0: {finding.evidence}", way_out
     )
@@ -531,7 +542,7 @@ def _safe_action(monitor: Monitor, log: Log, safe: dict[int, KnownState]) -> Fin
         text += f"; {later} of them came right after other actions"
     else:
         text += "; only states that safe play visits were seen, but a_0 must stay safe in "
-        text += f"{REACHED}: explore=True (--explore) looks there"
+        text += f"{REACHED}: the check of a Bridge looks there, unless explore=False or nothing else is certified"
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {monitor.level:g} at any time"
     way_out = f"name a safer action, safe in {REACHED}, limit what leads to the others, or raise τ; "
     way_out += "effects that come steps later: docs/later-effects.md"
@@ -564,7 +575,7 @@ def _declared_costs(problem: Problem, log: Log, safe: dict[int, KnownState], lev
     place = np.arange(1, len(sums) + 1)[:, None]
     unmet = -ln(len(sums) + 1)  # every pair that was not met has evidence 1, and together they have weight 1/(K + 1)
     evidence = float(np.logaddexp(np.logaddexp.reduce(each - np.log(place * (place + 1)), axis=0), unmet).max())
-    limit = ln(problem.constraints / level)
+    limit = ln(len(problem.constraints) / level)
     plays = f"{int(counts.sum())} outcomes of safe actions"
     numbers = f"log evidence {evidence:.1f}, limit {limit:.1f}, level {level:g}"
     worst = int(each.max(axis=1).argmax())
@@ -573,7 +584,7 @@ def _declared_costs(problem: Problem, log: Log, safe: dict[int, KnownState], lev
     called = problem.names.place(log.states[row])
     where = f"at step {step}, {called} costs are off by {mean.round(4).tolist()} on average"
     text = f"not contradicted by {plays}" if evidence < limit else f"{where}, over {plays}"
-    way_out = "correct baseline_cost, declare its error, or declare it unknown"
+    way_out = "correct safe_cost, declare its error, or declare it unknown"
     return [judged(name, evidence < limit, f"{text} ({numbers})", way_out)]
 
 
@@ -655,7 +666,7 @@ class SafePlay:
     def learner_after(self, steps: int) -> tuple[Rules, Costs]:
         """The default learner's rules and cost data after so many steps. Only exact safe costs are remembered here."""
         problem, seen = self.problem, self.seen
-        horizon, constraints, dimension = problem.horizon, problem.constraints, problem.dimension
+        horizon, constraints, dimension = problem.horizon, len(problem.constraints), problem.dimension
         exact, windows = problem.is_exact, problem.windows(horizon)
         rules = Rules(
             horizon=horizon,
@@ -670,14 +681,15 @@ class SafePlay:
             gamma_norm=np.array(problem.gamma_norm),
             feature_norm=problem.feature_norm,
             cost_error=np.array(problem.baseline_cost_error),
-            misfit=np.array(problem.misfit),
+            point_error=problem.point_error,
+            sample_error=problem.sample_error,
             events=self.stages * constraints / problem.confidence,
             tuned_radius=0.0,
             value_radius=np.zeros(horizon),
             value_events=0.0,
             reward_noise=problem.reward_noise,
             theta_norm=1.0,
-            quantile=problem.quantile if problem.noise_scales else np.zeros(constraints),
+            quantile=problem.end_reserve,
             kappa=np.nan,
             gap_floor=0.0,
             warms_up=False,
@@ -697,7 +709,7 @@ class SafePlay:
         costs.factor[:] = np.linalg.cholesky(costs.gram[0]).T
         costs.log_det[:] = 2.0 * np.log(np.diagonal(costs.factor[0])).sum() - dimension * np.log(self.ridge)
         costs.updates[:] = int(count)
-        costs.bias[:] = count * rules.misfit**2
+        costs.bias[:] = count * rules.sample_error**2
         if windows:
             age = last * self.pace * np.sqrt(count / 3.0 * float(np.trace(self.gram)))  # √(Σa²‖φ‖²)
             costs.bias[:] = (np.sqrt(costs.bias) + age * np.array(problem.drift)) ** 2
@@ -712,13 +724,13 @@ class SafePlay:
     def reach_after(self, steps: int) -> Reach:
         """Certified lengths (Eq. 9) at every step and state after so many steps, by the learner's own kernels."""
         problem, (rules, costs) = self.problem, self.learner_after(steps)
-        constraints = range(problem.constraints)
+        constraints = range(len(problem.constraints))
         values = new_values(problem.horizon, problem.dimension, 1.0, 0)
         lengths = [np.ones(len(rows)) for rows in self.rows]
         for step in range(problem.horizon):
             tables = tables_of(self.sets, self.costs[:, step], np.full(len(self.sets), np.nan))
             scratch = scratch_for(tables)
-            plan = new_plan(1, len(self.sets), problem.constraints, problem.dimension)
+            plan = new_plan(1, len(self.sets), len(problem.constraints), problem.dimension)
             fit_costs(costs, rules, plan, scratch, step, 0, step)
             build(costs, values, rules, tables, scratch, 0, step)
             for j in constraints:
@@ -778,7 +790,7 @@ def from_safe_play(problem: Problem, seen: Survey, steps: int, ways: Ways) -> tu
     names = ("radius: H, d and δ leave a usable one", "outlook: steps of safe play to something new")
     if not seen.sets or problem.baseline_cost is None or not np.isfinite(seen.costs).all():
         why = "it needs states, and what their safe actions cost"
-        return None, [unknown(name, why, "declare states and baseline_cost") for name in names]
+        return None, [unknown(name, why, "declare states and safe_cost") for name in names]
     if ways.pace is None:
         why = "drift is per second, and nobody said how many seconds lie between two decisions"
         return None, [unknown(name, why, "pass a log with a column `time`") for name in names]

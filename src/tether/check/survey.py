@@ -54,7 +54,7 @@ def survey(problem: Problem, states: Iterable[State] | None, rng: np.random.Gene
             raise InputError(
                 f"state {state!r} has features of dimension {actions.endpoints.shape[1]}, but d = {problem.dimension}."
             )
-    costs = np.full((len(playable), problem.horizon, problem.constraints), np.nan)
+    costs = np.full((len(playable), problem.horizon, len(problem.constraints)), np.nan)
     if problem.baseline_cost is not None:
         for row, state in enumerate(playable):
             for step in range(problem.horizon):

@@ -1,5 +1,5 @@
 """`tether audit`: prove that a log was not altered, compute its decisions again, compare versions, export tables; and
-keep it for years: archive, back up, stop, migrate. `tether merge`: logs of several sites into one.
+keep it for years: archive, back up, stop. `tether merge`: logs of several sites into one.
 
 Exit codes: 0 all is well; 1 the log was altered, or decisions differ; 2 the input cannot be used.
 """
@@ -220,31 +220,6 @@ def stop(
         typer.echo(f"Stopped (entry {entry.seq}): only a_0 is played until somebody resumes.")
 
 
-@audit.command()
-def migrate(
-    old: Annotated[str, typer.Argument(help="A log of an older edition; it is only read.")],
-    new: Annotated[str, typer.Argument(help="The log of this edition, which must be new.")],
-    problem: ProblemName,
-    lost: Annotated[
-        str, typer.Option(help="Why outcomes that never came are lost by chance. Else nothing after the first counts.")
-    ] = "",
-    json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Start a log of this edition with what one of an older edition has measured, in the order of its decisions."""
-    with _failures(debug):
-        from tether.live.migrate import migrate as migrated
-        from tether.problem.problem import load_problem
-
-        done = migrated(opened(old), new, load_problem(problem), lost=lost)
-        line = (
-            f"{done.used} of {done.decisions} decisions, and {done.imported} imported rows, of {old} (edition "
-            f"{done.edition}) teach {new}. It is in shadow mode{' and stopped' if done.stopped else ''}."
-        )
-        notes = [f"- {note}" for note in done.notes]
-        output.show(json, {"old": old, "new": new, **asdict(done)}, [line, *notes])
-
-
 def merge(
     logs: Annotated[list[str], typer.Argument(help="Logs of sites with one γ*: SQLite files, or postgresql://…")],
     into: Annotated[str, typer.Option(help="The log that learns from all of them; made if there is none.")],
@@ -259,8 +234,9 @@ def merge(
         sources, declared = [opened(log) for log in logs], load_problem(problem)
         from tether.live.advisor import Advisor
         from tether.live.merge import merge as taken
+        from tether.live.upkeep import Upkeep
 
-        with Advisor(declared, into, refresh=None) as advisor:
+        with Advisor(declared, into, upkeep=Upkeep(refresh=None)) as advisor:
             found = taken(sources, advisor.store, declared)
             advisor.sync()
             outcomes = advisor.status().data_version

@@ -109,14 +109,21 @@ def by_questions(json: bool) -> bool:
     column, against = QUESTIONS[0].answers.index(answers[0]), obstacles(answers)
     if json:
         said = [
-            {"question": question.words, **answer._asdict(), "measured": measured(answer, column)}
+            {
+                "question": question.words,
+                **answer._asdict(),
+                "options": answer.options,
+                "measured": measured(answer, column),
+            }
             for question, answer in zip(QUESTIONS, answers, strict=True)
         ]
         output.print_json({"ok": not against, "declaration": declaration(answers), "answers": said, "against": against})
         return not against
     typer.echo(
-        f"\n{declaration(answers)}\n\nThe numbers are examples: write yours. tether.learn takes the same options."
+        f"\n{declaration(answers)}\n\nThe numbers are examples: write yours. tether.learn takes the same constraints."
     )
+    if any(answer.problem for answer in answers):
+        typer.echo(fill("For tether.learn, reward_noise goes into tether.Bridge(env, …), which stands for env.", 98))
     if any(answer.agent for answer in answers):
         typer.echo(fill(f"In tether.learn, RslucbQvi is {ASK}.", 98))
     for question, answer in zip(QUESTIONS, answers, strict=True):

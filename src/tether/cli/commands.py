@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="tether",
-    help="Reinforcement learning that keeps every step's cost under a threshold while it learns.",
+    help="Reinforcement learning that keeps the expected cost of every step under a threshold while it learns.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

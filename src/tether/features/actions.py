@@ -20,7 +20,8 @@ from tether.features.state import (
     name_of,
     places_of,
 )
-from tether.problem.action_sets import FiniteActions, StarActions, real_numbers
+from tether.options import real_numbers
+from tether.problem.action_sets import FiniteActions, StarActions
 from tether.records import Array, StarAction, State
 
 

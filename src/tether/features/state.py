@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError
-from tether.problem.action_sets import NORM_TOLERANCE, real_numbers
+from tether.options import real_numbers
+from tether.problem.action_sets import NORM_TOLERANCE
 from tether.records import Array, State
 
 SINGLE = float(np.finfo(np.float32).eps)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tether.errors import InputError, imported
-from tether.gym.bridge import check_takes
+from tether.gym.step import check_takes
 from tether.records import Array
 
 

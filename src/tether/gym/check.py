@@ -15,8 +15,9 @@ from tether.check.problem_check import check_problem
 from tether.check.report import Report
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures
-from tether.gym.bridge import BoxRays, Bridge
+from tether.gym.bridge import Bridge
 from tether.gym.learn import attach_monitor, default_agent, play
+from tether.gym.spaces import BoxRays
 from tether.problem.limit_on import LimitOn
 from tether.records import Array, Decision, State, Transition
 

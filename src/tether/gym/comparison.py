@@ -17,15 +17,15 @@ LEVEL = 0.95
 """Of the interval around the gain."""
 
 WHY_SAFE: dict[Reason, str] = {
-    "only-baseline": "no other action could be certified. Bounds are tighter with a known baseline_cost, which helps "
+    "only-baseline": "no other action could be certified. Bounds are tighter with a known safe_cost, which helps "
     "most, a larger gap between τ and the safe cost, fewer or shared features, more episodes, and with a smaller noise "
-    "σ, gamma_norm or misfit if that is still true. Yes/no costs have cost_kind='bounded'. If the limit may hold on "
+    "σ, gamma_norm or misfit if that is still true. Yes/no costs have noise=Bounded(). If the limit may hold on "
     f"average only, finite actions with features of their own have {ASK}",
     "baseline-best": "others were certified, but none was expected to earn more: it may be the best there is, or the "
     "rewards are not linear in these features, or noisier than the declared reward_noise",
-    "alarm": "the declared cost of the safe action contradicts the data: correct baseline_cost, or leave it out",
+    "alarm": "the declared cost of the safe action contradicts the data: correct safe_cost, or leave it out",
     "no-slack": "its own cost is not under the threshold (Assumption 2): name a safer action or raise the threshold",
-    "warm-up": "its cost was still being measured: play more episodes, or declare baseline_cost",
+    "warm-up": "its cost was still being measured: play more episodes, or declare safe_cost",
     "tripped": "a test of the assumptions failed, see the alarm",
     "bad-numbers": "some numbers were not finite, so nothing else could be justified",
     "unsolved": "no mixture could be certified as the best one",

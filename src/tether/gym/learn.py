@@ -3,155 +3,50 @@
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from inspect import signature
 from time import monotonic
 from types import FrameType
-from typing import Any, Literal, NamedTuple, Never
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
-from numpy.typing import ArrayLike
 
 from tether.agents.agent import Agent, LeastSquaresAgent
 from tether.agents.own_bound import own_bounds
 from tether.agents.rslucb import RslucbQvi
 from tether.agents.slucb import SlucbConfig, SlucbQvi
+from tether.arguments import MOVED, explained
 from tether.check.monitor import Monitor
 from tether.check.problem_check import REWARD
-from tether.errors import InputError, nearest
-from tether.gym.bridge import AnyFeatures, Bridge, CostSource, check_takes, owned
+from tether.errors import InputError
+from tether.gym.bridge import Bridge
 from tether.gym.callbacks import Callback, Episode, check_callbacks, progress_bar
 from tether.gym.comparison import check_count
 from tether.gym.comparison import compare as compare_with_safe
 from tether.gym.result import LearningResult
+from tether.gym.spaces import Actions, AnyFeatures
+from tether.gym.step import check_takes, owned
+from tether.problem.constraint import Constraint
 from tether.problem.keys import rebuilt
 from tether.problem.limit_on import CAVEAT, LimitOn, is_average
-from tether.problem.names import NO_NAMES, Names
 from tether.problem.problem import Problem
-from tether.records import Array, Decision, Reason, State, Transition
+from tether.records import Array, Decision, Reason, Transition, settle
 
 AgentFactory = Callable[[Problem, np.random.Generator], Agent]
-
-SYMBOLS = {
-    "phi": "features", "a_0": "safe_action", "tau": "threshold", "sigma": "noise", "delta": "confidence",
-    "H": "horizon", "K": "episodes", "B": "gamma_norm", "epsilon": "misfit", "rho": "drift", "eta": "exceedance",
-    "effects": "feature_effects",
-    "safe_cost": "baseline_cost", "steps": "episodes", "timesteps": "episodes", "total_timesteps": "episodes",
-    "verbose": "progress", "reward_bounds": "reward_range", "reward_scale": "reward_range", "cost_limit": "threshold",
-}  # fmt: skip
-"""What the docs write as a symbol or in words, or other libraries call it, and somebody may write as an argument."""
 
 VALUE_RIDGE = 1e-8
 """λ of the value regression where `learn` chooses it, about √(rounding): a direction of length 10⁻⁴ counts as seen."""
 
 
-def learn(
-    env: Any,
-    *,
-    features: AnyFeatures | None = None,
-    safe_action: Any = None,
-    threshold: float | Sequence[float] | None = None,
-    episodes: int = 1000,
-    seed: int = 0,
-    cost: CostSource = "cost",
-    noise: float | Sequence[float] | None = None,
-    baseline_cost: float | Sequence[float] | Callable[[int, State], float | Sequence[float]] | None = None,
-    baseline_cost_error: float | Sequence[float] = 0.0,
-    horizon: int | None = None,
-    actions: Sequence[Any] | Callable[[State], Sequence[Any]] | None = None,
-    mask: str | None = None,
-    targets: ArrayLike | Callable[[State], ArrayLike] | None = None,
-    reward_range: tuple[float, float] | None = None,
-    confidence: float = 0.01,
-    gamma_norm: float | Sequence[float] | None = None,
-    feature_effects: Sequence[Any] | None = None,
-    feature_norm: float = 1.0,
-    tight_baseline: Literal["error", "baseline"] = "error",
-    gap_floor: float = 0.0,
-    misfit: float | Sequence[float] = 0.0,
-    drift: float | Sequence[float] = 0.0,
-    drift_per: Literal["decision", "second"] = "decision",
-    time: str | Callable[[State, dict[str, Any]], float] | None = None,
-    reward_noise: float = 0.0,
-    limit: Literal["expected", "realised"] = "expected",
-    exceedance: float = 0.05,
-    noise_scales: bool = False,
-    lost: Literal["at-random", "worst-case"] = "at-random",
-    cost_range: Sequence[float] | Sequence[Sequence[float]] | None = None,
-    cost_kind: str | Sequence[str] = "gaussian",
-    key: Callable[[State], Hashable] | None = None,
-    reset_options: dict[str, Any] | None = None,
-    names: Names = NO_NAMES,
-    limit_on: LimitOn = "single actions",
-    stationary: bool = False,
-    config: SlucbConfig | None = None,
-    agent: AgentFactory | None = None,
-    watch: bool = True,
-    check: bool = False,
-    progress: bool | None = None,
-    on_step: Callable[[Decision, Transition], None] | None = None,
-    callbacks: Sequence[Callback] = (),
-    compare: int | None = None,
-    **misspelt: Never,
-) -> LearningResult:
-    """Learn on a Gymnasium environment, keeping every step's expected cost under the threshold.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """How `learn` runs: what is shown, called, tested and compared on the way.
 
-    Args:
-        env: the environment; Discrete actions, a Box of real numbers, or any space with listed `actions`. Or a Bridge,
-            which has been told already what stands below from `features` to `names`. Or several environments of one
-            kind, a list or a SyncVectorEnv: episodes run in all of them at once, a step in turn, and one learner learns
-            from all. The first of them is that of the result's bridge and comparison.
-        features: φ(observation, action) as a function or ActionFeatures; or state features. Required.
-        safe_action: a_0, or a function observation -> a_0(s). Required.
-        threshold: τ of every *step's* expected cost, or one per constraint. Required.
-        episodes: K.
-        seed: seeds the environment and the agent; the same seed gives the same run.
-        cost: the entry of `info` that holds the cost, a tuple of entries, or a function (observation, action,
-            next_observation, info) -> cost.
-        noise: σ of the cost's noise; None means costs in [0, 1].
-        baseline_cost: the known cost of a_0: a number, or a function (step, observation); None if unknown.
-        baseline_cost_error: e, how far that may be off; 0 where it is known to all digits.
-        horizon: H; None takes env.spec.max_episode_steps.
-        actions: the list of actions, or a function observation -> those allowed there.
-        mask: the entry of `info` that says which Discrete actions are allowed.
-        targets: where the rays of a Box end; None: at its walls.
-        reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
-        confidence: δ, as in Problem, and so are the others up to noise_scales.
-        gamma_norm: B ≥ ‖γ*‖, or one per constraint; None takes √d.
-        feature_effects: in place of gamma_norm, what one unit of each feature can change the cost by at most.
-        feature_norm: an upper bound on ‖φ‖.
-        tight_baseline: what to do where the safe action leaves no gap under τ.
-        gap_floor: a gap under τ that the safe action is known to leave where its cost is unknown.
-        misfit: ε, how far costs may be from linear.
-        drift: ρ, how far γ* may move with each decision, or each second.
-        drift_per: "decision" or "second".
-        time: where drift is per second, the entry of `info` that holds the environment's own time in seconds, or a
-            function (observation, info) -> seconds.
-        limit: what τ limits, the expected cost or the realised one.
-        exceedance: η, how often a realised cost may exceed τ.
-        noise_scales: whether the noise grows with the length that is played.
-        lost: what a step's cost counts as that is None: "at-random" leaves it out, which is right only if losing it did
-            not depend on it; "worst-case" takes the least favourable value within cost_range.
-        cost_range: (lowest, highest) cost, or one such pair per constraint.
-        reward_noise: σ_r of the environment's own rewards, in their units; 0 if they are exact.
-        cost_kind: "bounded" for costs in [0, 1] such as accidents, certified by likelihood ratios.
-        key: observation -> something hashable, for objects of your own that are no dataclasses.
-        reset_options: handed to every env.reset.
-        names: what people call costs, actions, features and states, and the units: `tether.Names`.
-        limit_on: "single actions": every action that is played keeps to the limit. "average over draws": actions are
-            drawn with probabilities (RSLUCB-QVI), and only the average over the draw keeps to it. Single actions may
-            then exceed the limit: right for risks, wrong for temperatures. Needs baseline_cost.
-        stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.
-        config: every setting of the agent; by default plans are renewed in every episode for Discrete observations, and
-            when the information has doubled for others, and values are explored by `learning_config`.
-        agent: (problem, rng) -> an agent of your own, or a restored one, instead.
-        watch: test the assumptions online (`tether.Monitor`); an alarm leaves only the safe action.
-        check: first play 1000 steps, the safe action and then certified ones, and run every test of `Bridge.check` on
-            them; what fails is an AssumptionError, and nothing is learned.
+    Attributes:
         progress: show a bar; None shows it on a terminal.
         on_step: called after each step with the decision and the transition.
         callbacks: called after each episode with an `Episode`; `TensorBoard` and `MLflow` of `tether.gym.callbacks`
@@ -159,55 +54,136 @@ def learn(
         compare: episodes to play with what was learned, and as many with the safe action from the same seeds, after
             the run, so that `summary` can say what was gained; nothing is learned from them. None: a tenth of
             `episodes`, at least 5; 0: none.
-
-    Ctrl-C returns what was learned so far, with `interrupted=True`.
+        watch: test the assumptions online (`tether.Monitor`); an alarm leaves only the safe action.
+        check: first play 1000 steps, the safe action and then certified ones, and run every test of `Bridge.check` on
+            them; what fails is an AssumptionError, and nothing is learned.
     """
-    bridge = _bridge(locals())
-    for name, count in (("seed", seed), ("episodes", episodes), ("compare", 0 if compare is None else compare)):
+
+    progress: bool | None = None
+    on_step: Callable[[Decision, Transition], None] | None = None
+    callbacks: Sequence[Callback] = ()
+    compare: int | None = None
+    watch: bool = True
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("compare", 0 if self.compare is None else self.compare)
+        settle(self, callbacks=check_callbacks(self.callbacks))
+        if self.on_step is not None:
+            if not callable(self.on_step):
+                raise InputError(f"on_step must be a function, or None, but is {self.on_step!r}.")
+            check_takes(self.on_step, "on_step", "decision", "transition")
+
+
+MOVED_TO_RUN = {name.name: f"run=Run({name.name}=…)" for name in fields(Run)}
+MOVED_TO_BRIDGE = {
+    name: f"learn(tether.Bridge(env, …, {name}=…), …)"
+    for name in ("reward_noise", "feature_norm", "key", "reset_options", "names")
+}
+MOVED_TO_AGENT = {one.name: f"agent=tether.SlucbConfig({one.name}=…)" for one in fields(SlucbConfig)}
+AVERAGE = f"limit_on='average over draws'. Note: {CAVEAT}"
+MOVED_HERE = {
+    **MOVED_TO_AGENT, **MOVED, **MOVED_TO_RUN, **MOVED_TO_BRIDGE,
+    "config": "agent=tether.SlucbConfig(…)", "mixtures": AVERAGE, "randomised": AVERAGE,
+}  # fmt: skip
+"""Where words stand that somebody may hand to `learn`."""
+
+
+@explained(MOVED_HERE)
+def learn(
+    env: Any,
+    *,
+    features: AnyFeatures | None = None,
+    safe_action: Any = None,
+    constraints: Constraint | Sequence[Constraint] | None = None,
+    episodes: int = 1000,
+    seed: int = 0,
+    horizon: int | None = None,
+    actions: Actions | None = None,
+    reward_range: tuple[float, float] | None = None,
+    confidence: float = 0.01,
+    limit_on: LimitOn = "single actions",
+    stationary: bool = False,
+    agent: SlucbConfig | AgentFactory | None = None,
+    run: Run | None = None,
+) -> LearningResult:
+    """Learn on a Gymnasium environment, keeping every step's expected cost under the threshold.
+
+    Args:
+        env: the environment; Discrete actions, a Box of real numbers, or any space with listed `actions`. Or a Bridge,
+            which has been told already what stands below up to `confidence`. Or several environments of one kind, a
+            list or a SyncVectorEnv: episodes run in all of them at once, a step in turn, and one learner learns from
+            all. The first of them is that of the result's bridge and comparison.
+        features: φ(observation, action) as a function or ActionFeatures; or state features. Required.
+        safe_action: a_0, or a function observation -> a_0(s). Required.
+        constraints: `Constraint(threshold=…, noise=…, safe_cost=…)`, or several. Required.
+        episodes: K.
+        seed: seeds the environment and the agent; the same seed gives the same run.
+        horizon: H; None takes env.spec.max_episode_steps.
+        actions: the list of actions, a function observation -> those allowed there, `Mask(entry)`, or `Targets(points)`
+            for the ends of the rays of a Box; None: all of them, and the walls of a Box.
+        reward_range: (lo, hi), mapped to [0, 1]. Learning needs it, safety does not.
+        confidence: δ, the probability with which the cost event may fail over the whole run.
+        limit_on: "single actions": every action that is played keeps to the limit. "average over draws": actions are
+            drawn with probabilities (RSLUCB-QVI), and only the average over the draw keeps to it. Single actions may
+            then exceed the limit: right for risks, wrong for temperatures. Needs safe_cost.
+        stationary: one regression for all steps; right if costs, rewards and dynamics do not depend on the step.
+        agent: a `SlucbConfig` with every setting; by default plans are renewed in every episode for Discrete
+            observations, and when the information has doubled for others, and values are explored by `learning_config`.
+            Or a function (problem, rng) -> an agent of your own, or a restored one.
+        run: what is shown, called, tested and compared on the way: `Run(progress=…, callbacks=…, compare=…)`.
+
+    Returns:
+        What was learned and what happened. Ctrl-C returns what was learned so far, with `interrupted=True`.
+    """
+    run = Run() if run is None else run
+    if not isinstance(run, Run):
+        raise InputError(f"run must be a tether.Run(…), but is {run!r}.")
+    given = {
+        "features": features, "safe_action": safe_action, "constraints": constraints, "horizon": horizon,
+        "actions": actions, "reward_range": reward_range, "confidence": confidence,
+    }  # fmt: skip
+    bridge = _bridge(env, {name: one for name, one in given.items() if one is not _DEFAULTS[name]})
+    for name, count in (("seed", seed), ("episodes", episodes)):
         check_count(name, count)
-    listeners, averages = check_callbacks(callbacks), is_average(limit_on)
-    for name, function in (("agent", agent), ("on_step", on_step)):
-        if function is not None and not callable(function):
-            raise InputError(f"{name} must be a function, or None, but is {function!r}.")
-    if on_step is not None:
-        check_takes(on_step, "on_step", "decision", "transition")
-    if check:
+    averages = is_average(limit_on)
+    if run.check:
         bridge.check(seed=seed, pooled=stationary, limit_on=limit_on).require(besides=(REWARD,))
     rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-    if not isinstance(config, SlucbConfig | None):
-        raise InputError(f"config must be a tether.SlucbConfig(…), but is {config!r}.")
     learner: Agent
-    if agent is None:
-        learner = default_agent(bridge, rng, limit_on=limit_on, stationary=stationary, config=config)
-    elif averages or stationary or config is not None:
-        raise InputError("limit_on, stationary and config choose Tether's agent, but agent=… brings its own.")
+    if agent is None or isinstance(agent, SlucbConfig):
+        learner = default_agent(bridge, rng, limit_on=limit_on, stationary=stationary, config=agent)
+    elif not callable(agent):
+        raise InputError(f"agent must be a tether.SlucbConfig(…) or a function (problem, rng), but is {agent!r}.")
+    elif averages or stationary:
+        raise InputError("limit_on and stationary choose Tether's agent, but agent=… brings its own.")
     else:
         learner = agent(bridge.problem, rng)
-    if watch:
+    if run.watch:
         attach_monitor(learner, bridge.problem)
-    pairs = max(5, episodes // 10) if compare is None else compare
+    pairs = max(5, episodes // 10) if run.compare is None else run.compare
     bridges = [bridge, *(bridge.beside(other) for other in _several(env)[1:])]
     rows: list[_Row] = []
     bounds, began, interrupted = "cost", monotonic(), False
-    with progress_bar(int(episodes), progress) as bar, _first_interrupt_waits() as asked:
+    with progress_bar(int(episodes), run.progress) as bar, _first_interrupt_waits() as asked:
         try:
             for row, decision, outcome in play(bridges, learner, int(episodes), seed):
                 rows.append(row)
                 bounds = decision.tightest.bounds
-                if on_step is not None:
-                    on_step(decision, outcome)
+                if run.on_step is not None:
+                    run.on_step(decision, outcome)
                 if asked:
                     break
-                if row.ends_episode and (bar or listeners):
+                if row.ends_episode and (bar or run.callbacks):
                     finished = _episode_of(rows[-bridge.problem.horizon * len(bridges) :], bridge.problem)
-                    for listener in (*bar, *listeners):
+                    for listener in (*bar, *run.callbacks):
                         listener(finished)
         except KeyboardInterrupt:
             interrupted = True
     seconds = monotonic() - began
     rows.sort(key=lambda row: row.episode)  # several environments take turns; the steps of each stay in order
     episode, reward, costs, bound, own, is_baseline, reasons, _ = zip(*rows, strict=True) if rows else ((),) * 8
-    stopped, m = interrupted or bool(asked), bridge.problem.constraints
+    stopped, m = interrupted or bool(asked), len(bridge.problem.constraints)
     comparison = None
     if not stopped and not all(is_baseline):
         with suppress(KeyboardInterrupt):  # what was learned is not lost
@@ -231,6 +207,10 @@ def learn(
     )
 
 
+REQUIRED = ("features", "safe_action", "constraints")
+_DEFAULTS = {name: one.default for name, one in signature(learn).parameters.items()}
+
+
 def _several(env: Any) -> list[Any]:
     """The environments that `learn` was given: of a list, of a vector whose parts can be stepped alone, or just one."""
     together = isinstance(env, VectorEnv) and hasattr(env, "envs")
@@ -243,23 +223,10 @@ def _several(env: Any) -> list[Any]:
     return several
 
 
-def _bridge(given: dict[str, Any]) -> Bridge:
-    """The environment, of several the first, as a problem, from the arguments of `learn`."""
-    allowed = signature(learn).parameters
-    for name in given["misspelt"]:
-        if name in ("mixtures", "randomised"):
-            raise TypeError(f"learn() has no {name!r}; did you mean limit_on='average over draws'? Note: {CAVEAT}.")
-        if name in {one.name for one in fields(SlucbConfig)}:
-            raise TypeError(
-                f"learn() has no {name!r}: it is a setting of the agent, config=tether.SlucbConfig({name}=…)."
-            )
-        raise TypeError(
-            f"learn() got an unexpected keyword argument {name!r}{nearest(SYMBOLS.get(name, name), list(allowed)[:-1])}"
-        )
-    env, names = given["env"], [one.name for one in fields(Bridge) if one.init and one.name != "env"]
-    declared = {name: given[name] for name in names if given[name] is not allowed[name].default}
+def _bridge(env: Any, declared: dict[str, Any]) -> Bridge:
+    """The environment, of several the first, as a problem, from the arguments of `learn` that were given."""
     if not isinstance(env, Bridge):
-        missing = ", ".join(f"{name}=…" for name in ("features", "safe_action", "threshold") if given[name] is None)
+        missing = ", ".join(f"{name}=…" for name in REQUIRED if name not in declared)
         if missing:
             raise TypeError(f"learn() needs {missing}: see help(tether.learn), or docs/own-environment.md.")
         return Bridge(_several(env)[0], **declared)
@@ -338,7 +305,7 @@ def _episode_of(rows: list[_Row], problem: Problem) -> Episode:
 
 def _measured(costs: Iterable[Any], problem: Problem) -> Array:
     """Observed costs (T, M), NaN where there was none."""
-    m = problem.constraints
+    m = len(problem.constraints)
     rows = [np.full(m, np.nan) if cost is None else np.reshape(cost, m) for cost in costs]
     return np.array(rows, dtype=np.float64).reshape(-1, m)
 

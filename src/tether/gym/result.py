@@ -145,7 +145,7 @@ class LearningResult:
         }
         for j, threshold in enumerate(self.problem.threshold):
             named = self.problem.names.constraints
-            suffix = f"_{named[j]}" if named else "" if self.problem.constraints == 1 else f"_{j}"
+            suffix = f"_{named[j]}" if named else "" if len(self.problem.constraints) == 1 else f"_{j}"
             columns |= {f"cost{suffix}": self.cost[:, j], f"bound{suffix}": self.bound[:, j]}
             if self.bounds == "expected cost":
                 columns[f"own_bound{suffix}"] = self.own_bound[:, j]
@@ -163,7 +163,7 @@ class LearningResult:
         returns.plot(episodes, self.returns, ".", markersize=3)
         units = set(self.problem.names.cost_units)
         returns.set(title="return", xlabel="episode", ylabel=self.problem.names.reward_unit)
-        for j in range(self.problem.constraints):
+        for j in range(len(self.problem.constraints)):
             costs.plot(steps, self.cost[:, j], ".", markersize=2, alpha=0.4, label=f"observed {self.constraint(j)}")
             costs.plot(steps, self.bound[:, j], ".", markersize=2, label=f"certified bound on {self.constraint(j)}")
         for threshold in sorted(set(self.problem.threshold)):
@@ -223,7 +223,7 @@ class LearningResult:
     def constraint(self, number: int) -> str:
         """What to call a constraint."""
         names = self.problem.names
-        return "cost" if self.problem.constraints == 1 and not names.constraints else names.constraint(number)
+        return "cost" if len(self.problem.constraints) == 1 and not names.constraints else names.constraint(number)
 
     def _largest(self, numbers: Array) -> str:
         """The largest of each column (T, M) that is known, in words: with its name if there is one, and its unit."""

@@ -120,7 +120,7 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         before2 = dot(estimate, estimate)
         moved = weigh_facts(costs, stage, j, estimate, vectors)
         slip += vectors[9, 0] * (1.0 + spread)
-        error, weight = rules.cost_error[j] + rules.misfit[j], facts.weight[stage]  # ⟨γ*, f⟩ = τ_s ± (e + ε)
+        error, weight = rules.cost_error[j] + rules.point_error[j], facts.weight[stage]  # ⟨γ*, f⟩ = τ_s ± (e + ε)
         heavy = weight * facts.used_visits[stage]
         radius2 += heavy * error * error
         # F and its moments are plain sums of so many terms, and m is a difference of them: round it down
@@ -139,7 +139,7 @@ def fit_cost(costs: Costs, rules: Rules, plan: Plan, vectors: Matrix, row: int, 
         plan.gamma_hat[row, j, k] = estimate[k]
     plan.radius[row, j] = np.sqrt(radius2) * (1.0 + spread) + slip
     length = np.sqrt(dot(estimate, estimate))
-    plan.margin[row, j] = rules.feature_norm * (known_error + 4.0 * size * ULP * length) + rules.misfit[j]
+    plan.margin[row, j] = rules.feature_norm * (known_error + 4.0 * size * ULP * length) + rules.point_error[j]
     sum_of_squares = dot(facts.known[stage, j], facts.known[stage, j])
     limit = rules.gamma_norm[j] * (1.0 + 1e-9) + known_error
     if not (facts.misfit[stage, j] <= MISFIT * max(1.0, abs(rules.threshold[j])) and sum_of_squares <= limit * limit):
@@ -257,7 +257,7 @@ def choose_weight(costs: Costs, rules: Rules, scratch: Scratch, stage: int) -> N
     error = 0.0
     for j in range(rules.threshold.shape[0]):
         noise = max(noise, rules.noise[j])
-        error = max(error, rules.cost_error[j] + rules.misfit[j])
+        error = max(error, rules.cost_error[j] + rules.point_error[j])
     best, best_width = 0.0, np.inf
     size, least = costs.gram.shape[1], costs.ridge + costs.least[stage]
     trace, heaviest = trace_of(costs.gram, stage), trace_of(facts.used_gram, stage)
@@ -531,7 +531,7 @@ def ray_start(rules: Rules, scratch: Scratch, j: int) -> float:
 
     ⟨γ*, f⟩ may lie ε over what a_0 costs, and a point beside a_0 ε over ⟨γ*, x⟩. a_0 itself costs at most τ_s + e.
     """
-    return scratch.state[COST_0, j] + 2.0 * rules.misfit[j]
+    return scratch.state[COST_0, j] + 2.0 * rules.point_error[j]
 
 
 @kernel
@@ -556,7 +556,7 @@ def measured_lengths(rules: Rules, tables: Tables, scratch: Scratch, stage: int,
         optimistic = 0.0
         if is_star:
             step = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, radius, threshold)
-            limit = threshold + 2.0 * rules.misfit[j]
+            limit = threshold + 2.0 * rules.point_error[j]
             optimistic = largest_unconditioned_step(mean_0, mean, g00, g0x, gxx, -radius, limit)
             upper = bound_along(mean_0, mean, g00, g0x, gxx, radius, 1.0) + margin
             affine = INWARD * slack / (upper - cost_0)

@@ -47,7 +47,8 @@ class Rules:
     gamma_norm: Vector  # B (M,)
     feature_norm: float
     cost_error: Vector  # e: safe costs are known up to this; infinite where they are unknown (M,)
-    misfit: Vector  # ε: costs are linear in the features up to this (M,)
+    point_error: Vector  # ε: how far the cost of an action may lie from a linear one (M,)
+    sample_error: Vector  # how far the mean of a measured cost may lie from a linear one (M,)
     events: float  # G·M/δ: the union behind β_c
     tuned_radius: float
     value_radius: Vector  # β_v of each step (H,)

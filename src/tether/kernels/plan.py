@@ -87,7 +87,7 @@ def observe(
         reward -= rules.penalty * numbers[1]
     if rules.conditioning != TOLD and numbers[1] == numbers[1]:
         observe_cost(costs, stage, feature, numbers[1:], work)
-        add_bias(costs, stage, rules.misfit)
+        add_bias(costs, stage, rules.sample_error)
     observe_value(values, stage, feature, reward, next_slot, work)
 
 
@@ -610,12 +610,12 @@ def plan_lean(problem: Problem, costs: Costs, values: Values, rules: Rules, visi
 
 def _backward_pass(problem: Problem, costs: Costs, values: Values, rules: Rules, visited: Visited, plan: Plan) -> Plan:
     """w_h, ĝ_h, β_c and the values behind them, from the last step to the first."""
-    scratch = new_scratch(problem.dimension, problem.constraints, 0, 1)
+    scratch = new_scratch(problem.dimension, len(problem.constraints), 0, 1)
     if rules.conditioning != TOLD:
         refresh_spectrum(costs)
     weigh_anew(costs, rules, scratch)
     horizon, stages = rules.horizon, len(values.log_det)
-    fresh = new_plan(horizon, 0, problem.constraints, problem.dimension)
+    fresh = new_plan(horizon, 0, len(problem.constraints), problem.dimension)
     made, alarms, held = plan.made + 1, [], list[Block]()
     if stages == 1 and horizon > 1:  # the same states at every step: all but w_h is computed once
         reached = visited.members(0)

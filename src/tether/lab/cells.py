@@ -118,7 +118,7 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
         identity["units"] = units.model_dump()
     if choice.watches:
         identity["watches"] = choice.watches
-    own = "realised" if instance.problem.limit == "realised" else ""
+    own = "" if instance.problem.realised is None else "realised"
     if linear_of(instance).limits == "episode" or (not own and kind.row is not None and kind.row.track == "episode"):
         own = "episode"
     return CellInfo(
@@ -147,7 +147,8 @@ def _cell(study: Study, place: Place, instance: World, choice: Choice, options: 
 def instance_hash(world: LinearMDP) -> str:
     """Eight digits that change when an instance does: its features, its truth, and what the learner knows."""
     problem = world.problem
-    known = (problem.horizon, problem.threshold, problem.noise, problem.reward_noise, problem.confidence, problem.limit)
+    limit = "expected" if problem.realised is None else "realised"
+    known = (problem.horizon, problem.threshold, problem.noise, problem.reward_noise, problem.confidence, limit)
     truth = (world.phi_0, world.endpoints, world.true_theta, world.true_gamma, world.true_mu, world.initial)
     return spec_hash([known, [hashlib.sha256(array.tobytes()).hexdigest() for array in truth]])[:8]
 

@@ -310,7 +310,7 @@ class Witness:
         """Per episode (K,): true violations and costs, the exact value of always playing a_0, the largest known ε/τ;
         per watch its alarm, and the violations that it leaves."""
         made = {"violations": self._violations, "worst_cost": self._excess, "cost_ratio": self._ratio}
-        misfit = float(np.max(np.divide(self._world.problem.misfit, self._threshold)))
+        misfit = float(np.max(np.divide(self._world.problem.point_error, self._threshold)))
         made |= {"safe_value": self._default, "misfit_ratio": np.full(len(self._default), misfit)}
         return made | alarm_columns(self._violations, self._alarms, self._world.problem.horizon)
 
@@ -423,7 +423,7 @@ def simulate_units(
     counts = agent.likelihoods if isinstance(agent, RslucbQvi) else None
     if counts is not None and agent.tables.is_star[: world.state_count].any():
         raise InputError(
-            'interaction units play plans as they are, but with cost_kind="bounded" a plan of rays is a guess that '
+            "interaction units play plans as they are, but with noise=Bounded() a plan of rays is a guess that "
             "each decision cuts to what is proven: use simulate_any, or finite sets of actions."
         )
     for unit in range(units):
@@ -440,7 +440,7 @@ def simulate_units(
             dual=new_dual(1) if counts is None else counts.dual,
             bounded=np.array([] if counts is None else counts.bounded, dtype=np.int64),
             feature=np.zeros(world.problem.dimension),
-            numbers=np.zeros(1 + world.problem.constraints),
+            numbers=np.zeros(1 + len(world.problem.constraints)),
         )
         place[AT], place[UNIT] = 0, unit
         while place[AT] < schedule.steps:

@@ -12,16 +12,16 @@ The advisor is the door. Behind it, each part has a file of its own, and uses on
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from tether.agents.slucb import SlucbConfig
+from tether.arguments import IN_UPKEEP, explained
 from tether.errors import InputError, StoreError
 from tether.live.answers import LiveDecision, Recorded
-from tether.live.batches import Answer, Batch, Batches, Request, WhenStoreFails
+from tether.live.batches import Answer, Batch, Batches, Request
 from tether.live.event import Event
 from tether.live.following import Follower, Notes, RunLater
 from tether.live.handing_out import HandingOut
@@ -33,10 +33,11 @@ from tether.live.opening import configure, open_log
 from tether.live.orders import Orders
 from tether.live.outcomes import Outcomes
 from tether.live.policy import Criteria, Guards, Mode
-from tether.live.records import Stopped, algorithm_for, new_id
+from tether.live.records import Stopped, algorithm_for
 from tether.live.replica import Replica
 from tether.live.states import StateCodec, as_logged, detached
 from tether.live.status import Status, WaitingWarnings, Waits, status_of, waits_of
+from tether.live.upkeep import Upkeep
 from tether.live.warm_start import Duplicates, OldData, take_old_data
 from tether.problem.limit_on import LimitOn
 from tether.problem.problem import Problem
@@ -48,6 +49,7 @@ def run_now(work: Callable[[], None]) -> None:
     work()
 
 
+@explained(IN_UPKEEP)
 class Advisor(AbstractContextManager["Advisor"]):
     """Put Tether in front of a running system: `decide`, play the action, `record` what was seen.
 
@@ -66,12 +68,7 @@ class Advisor(AbstractContextManager["Advisor"]):
         criteria: what `promote` asks for by default.
         watch: whether the tests of the assumptions run along and trip to a_0.
         states: how states become JSON, for states that are not numbers, strings, lists, tuples, dicts or arrays.
-        clock: seconds since 1970, for ages and for people; the order of things never depends on it.
-        ids: makes the ids of decisions; they must never repeat.
-        when_store_fails: "baseline" answers a_0 with logged=False, "refuse" raises the StoreError.
-        snapshot_every: entries of the log after which a snapshot is saved, by `record`; where more decisions than
-            that have no outcome, as many as there are.
-        refresh: seconds after which entries of other processes are looked for; None only when `sync` is called.
+        upkeep: the clock, ids, snapshots, and what happens when the log fails.
 
     Attributes:
         store: the log.
@@ -91,14 +88,9 @@ class Advisor(AbstractContextManager["Advisor"]):
         criteria: Criteria | None = None,
         watch: bool = True,
         states: StateCodec | None = None,
-        clock: Callable[[], float] = time.time,
-        ids: Callable[[], str] = new_id,
-        when_store_fails: WhenStoreFails = "baseline",
-        snapshot_every: int = 5000,
-        refresh: float | None = 0.25,
+        upkeep: Upkeep | None = None,
     ) -> None:
-        if when_store_fails not in ("baseline", "refuse"):
-            raise InputError(f"when_store_fails is 'baseline' or 'refuse', not {when_store_fails!r}.")
+        upkeep = upkeep or Upkeep()
         asked = None if limit_on is None else algorithm_for(limit_on)
         if not all(math.isfinite(tau) for tau in problem.threshold):
             raise InputError(
@@ -106,24 +98,26 @@ class Advisor(AbstractContextManager["Advisor"]):
                 "finite. Leave out a cost that has no limit."
             )
         if guards is not None:
-            guards.budgets(problem.constraints)
+            guards.budgets(len(problem.constraints))
         self.problem, self.states, self.criteria = problem, states or StateCodec(), criteria or Criteria()
-        self._clock, self._ids = clock, ids
+        self._clock, self._ids = upkeep.clock, upkeep.ids
         self.run_later: RunLater = run_now
         self.store: Store = open_store(store)
         opened = open_log(self.store, problem, self.states, config=config, algorithm=asked, watch=watch)
         self._follower = follower = Follower(
             self.store,
             opened.new_learner,
-            refresh=refresh,
-            snapshot_every=snapshot_every,
+            refresh=upkeep.refresh,
+            snapshot_every=upkeep.snapshot_every,
             run_later=lambda work: self.run_later(work),
         )
-        self._notes = notes = Notes(follower, clock)
+        self._notes = notes = Notes(follower, upkeep.clock)
         self._latches = latches = Latches(follower, notes)
-        self._outcomes = outcomes = Outcomes(follower, WaitingWarnings(follower, clock))
-        handing_out = HandingOut(follower, latches, notes, outcomes, clock)
-        self._batches = Batches(follower, opened.binding, latches, notes, outcomes, handing_out, when_store_fails)
+        self._outcomes = outcomes = Outcomes(follower, WaitingWarnings(follower, upkeep.clock))
+        handing_out = HandingOut(follower, latches, notes, outcomes, upkeep.clock)
+        self._batches = Batches(
+            follower, opened.binding, latches, notes, outcomes, handing_out, upkeep.when_store_fails
+        )
         self._orders = Orders(follower, latches, notes, self._batches)
         configure(follower, opened, guards)
         follower.after_outcome()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from tether.errors import AlteredLog, InputError, StoreError
 from tether.live.answers import LiveDecision, Recorded
@@ -16,8 +16,8 @@ from tether.live.log.chain import Appended, Draft
 from tether.live.outcomes import Outcomes
 from tether.live.records import DecisionMade, OutcomeLost, OutcomeRecorded, Stopped, request_key
 from tether.live.states import retyped
+from tether.live.upkeep import WhenStoreFails
 
-WhenStoreFails = Literal["baseline", "refuse"]
 """What a question gets if the log cannot be written: a_0 that says so, or the StoreError."""
 
 Request = Question | Outcome | Event

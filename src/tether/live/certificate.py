@@ -46,8 +46,7 @@ class Limit:
         bounds: what is bounded: "cost", "expected cost" or "realised cost".
         gate_bound: what the independent gate computed; None for the safe action, which needs no data.
         facts: how many remembered safe costs the bound rests on, beside that of the state itself.
-        misfit: the ε by which costs were declared to differ from linear ones.
-        exceedance: a bound on the "realised cost" holds with probability 1 − this.
+        assumptions: what the bound rests on beyond the paper's assumptions, a sentence for each.
         lost: how many costs were never measured.
         lost_as: what they count as.
         kind: how the bound was proven: by the radius, or (costs in [0, 1]) by a likelihood ratio. The radius has then
@@ -69,8 +68,7 @@ class Limit:
     bounds: str = "cost"
     gate_bound: Number | None = None
     facts: int = 0
-    misfit: Number = 0.0
-    exceedance: Number = 0.0
+    assumptions: Annotated[tuple[str, ...], Field(strict=False)] = ()
     lost: int = 0
     lost_as: str = "at-random"
     kind: Proof = "radius"
@@ -85,7 +83,7 @@ class Limit:
         radius = evidence.radius
         return cls(
             evidence.bound, evidence.threshold, evidence.margin, radius.value, radius.origin, known, evidence.bounds,
-            gate_bound, evidence.facts, evidence.misfit, evidence.exceedance, evidence.lost, evidence.lost_as,
+            gate_bound, evidence.facts, evidence.assumptions, evidence.lost, evidence.lost_as,
             evidence.kind, evidence.drift, evidence.listed, own_bound,
         )  # fmt: skip
 
@@ -180,12 +178,13 @@ def baseline_limits(problem: Problem, baseline_cost: Any, radii: tuple[Radius, .
     Where that is unknown, the evidence is that it was declared safe. Where the cost is known up to an error bar, a_0
     costs at most the upper end of it, and at most τ.
     """
-    realised, shown = problem.limit == "realised", []
+    realised, shown = problem.realised, []
     for j, (cost, radius) in enumerate(zip(map(float, baseline_cost), radii, strict=True)):
         tau, most = problem.threshold[j], cost + problem.baseline_cost_error[j] + float(problem.reserve[j])
         evidence = CostBound(tau if math.isnan(cost) else min(most, max(cost, tau)), tau, radius, cost)
-        evidence = replace(evidence, misfit=problem.misfit[j], kind="likelihood" if problem.bounded[j] else "radius")
-        if realised:
-            evidence = replace(evidence, bounds="realised cost", exceedance=problem.exceedance)
+        kind: Proof = "likelihood" if problem.bounded[j] else "radius"
+        evidence = replace(evidence, assumptions=problem.sentences[j], kind=kind)
+        if realised is not None:
+            evidence = replace(evidence, bounds="realised cost")
         shown.append(Limit.of(evidence))
     return tuple(shown)

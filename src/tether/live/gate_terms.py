@@ -6,7 +6,8 @@ import numpy as np
 
 from tether.agents.slucb import SlucbQvi, all_facts
 from tether.kernels.model import ALL, STATE
-from tether.live.gate import Gate, Terms, WeighedFacts
+from tether.live.gate import Gate
+from tether.live.gate_facts import Terms, WeighedFacts
 
 
 def terms_of(agent: SlucbQvi) -> Terms:
@@ -16,9 +17,12 @@ def terms_of(agent: SlucbQvi) -> Terms:
     return Terms(
         memory=memory,
         error=None if problem.baseline_cost is None else np.array(problem.baseline_cost_error),
-        misfit=np.array(problem.misfit),
-        exceedance=problem.exceedance if problem.limit == "realised" else None,
-        noise_scales=problem.noise_scales,
+        point_error=problem.point_error,
+        sample_error=problem.sample_error,
+        assumptions=problem.sentences,
+        reserve=problem.reserve,
+        end_reserve=problem.end_reserve,
+        limits_measured=problem.realised is not None,
         radius=config.cost_radius,
         reduces=config.explorer != "paper",
         threshold=np.array(problem.threshold),

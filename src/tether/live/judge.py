@@ -16,15 +16,17 @@ from zlib import crc32
 import numpy as np
 
 from tether.agents.agent import check_step, checked_costs, checked_feature, checked_reward
+from tether.agents.own_bound import proofs_alone
 from tether.errors import InputError, TetherError
 from tether.live.answers import ImpossibleCost
 from tether.live.binding import sketch
 from tether.live.canary import Canary, coin_of, plays_proposal
 from tether.live.certificate import Certificate, Limit, baseline_limits
-from tether.live.gate import Drawn, Verdict, diluted, drawn_row, parts_of
+from tether.live.gate import Verdict
 from tether.live.learner import Learner
 from tether.live.ledger import Ledger
 from tether.live.live_agent import reward_estimate
+from tether.live.mixtures import Drawn, diluted, drawn_row, parts_of
 from tether.live.policy import FAR
 from tether.live.records import DecisionMade, GateRefused, OutcomeRecorded, Stopped
 from tether.live.replica import Replica
@@ -143,7 +145,10 @@ def _examined(
         if ledger.mode == "guarded":
             proposal, short = with_margin(proposal, known, learner.problem, ledger.guards.margin_share, coin)
             objection = ("margin", short) if short else objection
-        drawn = None if proposal.mixture is None else Drawn(proposal.mixture, coin)
+        drawn = None
+        if proposal.mixture is not None:
+            row = drawn_row(known.actions, proposal.mixture.probabilities, coin)[0]
+            drawn = Drawn(proposal.mixture, coin, proofs_alone(learner.agent, question.step, known, row))
         verdict = learner.gate.check(question.step, known, proposal.action, proposal.feature, proposal.evidence, drawn)
     return proposal, verdict, ("gate-refused", verdict.why) if verdict.why else objection
 
@@ -170,14 +175,17 @@ def with_margin(
     the chord of a ray begins at τ_s + e + 2ε (section 12); a mixture plays a_0 itself.
     """
     misfits = 0.0 if proposal.mixture is not None else 2.0
-    beyond = np.array(problem.baseline_cost_error) + misfits * np.array(problem.misfit) + problem.reserve
+    beyond = np.array(problem.baseline_cost_error) + misfits * problem.point_error + problem.reserve
     starts = (known.baseline_cost[proposal.step] + beyond).tolist()
     divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
     keep = 1.0
     for j, (shown, declared) in enumerate(zip(proposal.evidence, starts, strict=True)):
         gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
         if not gap > 0.0:
-            return proposal, f"the gap under τ of constraint {j} is unknown: give Problem baseline_cost or gap_floor"
+            return (
+                proposal,
+                f"the gap under τ of constraint {j} is unknown: declare its safe_cost or SafeCost(None, gap_floor=…)",
+            )
         if shown.margin >= share * gap:
             continue
         if not (divisible and math.isfinite(declared)):
@@ -196,7 +204,8 @@ def with_margin(
         kept, action = shorter.length / action.length, shorter
     evidence = []
     for shown, start in zip(proposal.evidence, starts, strict=True):
-        evidence.append(replace(shown, bound=start + (shown.bound - start) * kept))
+        by = None if shown.multipliers is None else shown.multipliers.scaled_back(kept)
+        evidence.append(replace(shown, bound=start + (shown.bound - start) * kept, multipliers=by))
     detail = f"cut to {kept:.4f} of its certified length, to leave {share:g} of the gap unused"
     feature, bounds = feature_of(known.actions, action), tuple(evidence)
     return replace(proposal, action=action, feature=feature, evidence=bounds, detail=detail, mixture=mixture), ""
@@ -427,7 +436,7 @@ def _is_length(value: Any) -> bool:
 
 def cost_limit(problem: Problem, feature: Any) -> Array:
     """B‖φ‖ + ε + 10σ: costs (M,) of an action with φ (d,) stay within ± this, or B or σ was declared too small."""
-    around = np.array(problem.misfit) + FAR * np.array(problem.noise)
+    around = problem.sample_error + FAR * np.array(problem.noise)
     return np.array(problem.gamma_norm) * float(np.linalg.norm(feature)) + around
 
 

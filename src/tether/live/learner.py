@@ -77,6 +77,7 @@ class Learner:
         self._half_way = False  # an entry was begun and not finished: counting it again would make bounds too small
         self._hashes: dict[int, str] = {}
         self._known: dict[int, KnownState] = {}
+        self._facts: dict[tuple[Any, Any], tuple[Array, Array]] = {}  # facts that were checked
         self._proposed: dict[tuple[int, int], Decision] = {}
         self._is_table = isinstance(problem.states, range)
         self.is_listed = sketches_all(problem)
@@ -286,12 +287,20 @@ class Learner:
         """Return the checked fact (f (d,), τ_s (M,)) of an outcome; None if none is carried or remembered."""
         if not self.remembers or row.safe_feature is None or row.safe_cost is None:
             return None
-        costs = checked_costs(row.safe_cost, self.problem, needed=True)
-        return None if costs is None else (checked_feature(row.safe_feature, self.problem), costs)
+        place = row.safe_feature, row.safe_cost
+        found = self._facts.get(place)
+        if found is None:
+            costs = checked_costs(row.safe_cost, self.problem, needed=True)
+            if costs is None:
+                return None
+            if len(self._facts) >= MAX_KEPT_STATES:
+                self._facts.clear()
+            found = self._facts[place] = checked_feature(row.safe_feature, self.problem), costs
+        return found
 
     def _learn_cost(self, step: int, feature: Array, cost: tuple[float, ...] | None) -> None:
         """Learn the cost alone, from an old row without a reward."""
-        if cost is None or len(cost) != self.problem.constraints:
+        if cost is None or len(cost) != len(self.problem.constraints):
             raise InputError("a row without a reward needs a cost per constraint: otherwise it says nothing.")
         self.agent.learn_cost(CostOutcome(step, feature, np.array(cost)))
 
@@ -348,7 +357,8 @@ class Learner:
             # `owed` is of the tables, which no live decision reads
             sums = [array for name, array in arrays_in(agent.costs, "") if "owed" not in name]
             for array in (*sums, agent.values.factor, *self.gate.arrays().values()):
-                digest.update(np.ascontiguousarray(array[stage]).tobytes())
+                if array.size:
+                    digest.update(array[stage].tobytes())
             if agent.likelihoods is not None:
                 cells = slice(agent.likelihoods.cell(stage, 0), agent.likelihoods.cell(stage + 1, 0))
                 for _, array in arrays_in(agent.likelihoods.trials, ""):

@@ -28,7 +28,7 @@ def live_config(problem: Problem, algorithm: Algorithm = "slucb-qvi") -> SlucbCo
         return SlucbConfig(explorer="plain", value_radius="unseen", value_ridge="cost", replan="on-doubling")
     if problem.horizon == 1:
         return SlucbConfig(replan="every-episode")
-    if problem.states is not None or (problem.key is not None and problem.state_of is None):
+    if problem.states is not None or (problem.own_key is not None and problem.state_of is None):
         return SlucbConfig(backup="tables", replan="on-doubling")
     return SlucbConfig(backup="lean", replan="on-growth")
 

@@ -83,8 +83,8 @@ def take(
         rows[key] = OldData(seen.feature, seen.cost, seen.reward, seen.step, states.decode(seen.state), after)
     if lost and problem.lost == "worst-case":
         raise InputError(
-            f"{lost} decisions of these logs have lost their outcome, and lost='worst-case' must count them: old data "
-            "cannot say that. Merge logs without lost outcomes, or declare lost='at-random'."
+            f"{lost} decisions of these logs have lost their outcome, and Lost('worst-case') must count them: old data "
+            "cannot say that. Merge logs without lost outcomes, or declare nothing of lost costs."
         )
     drafts, pending = [], iter(rows.items())
     while part := dict(islice(pending, MOST_ROWS)):

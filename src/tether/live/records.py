@@ -38,7 +38,7 @@ def limit_of(algorithm: Algorithm) -> LimitOn:
     return "average over draws" if algorithm == "rslucb-qvi" else "single actions"
 
 
-EDITION = 6
+EDITION = 7
 """Of the events' meaning. A log that was started with another one is refused: its entries would be misread, or its
 decisions would not come out the same when they are computed again."""
 

@@ -117,9 +117,9 @@ def settings_of(store: Store) -> Configured | None:
         )
     if first.body.get("edition") != EDITION:
         raise InputError(
-            "this log was started by another version of Tether, whose entries mean something else. `tether audit "
-            "migrate` takes what a log of edition 3 or 4 measured into a new one; else start a new log, and hand the "
-            "old data to warm_start."
+            f"this log is of edition {first.body.get('edition')}, which another version of Tether wrote; this version "
+            f"reads edition {EDITION} only. Export it with the version that wrote it, start a new log, and hand the "
+            "old outcomes to warm_start."
         )
     return Configured.read(first)
 

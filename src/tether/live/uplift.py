@@ -288,9 +288,9 @@ class Uplift:
 def cost_spans(problem: dict[str, Any]) -> tuple[Span, ...]:
     """What can be recorded as cost of each constraint, from the declared problem as the log holds it: [0, 1], or
     ±(B‖φ‖ + ε + 10σ), beyond which an outcome is refused."""
-    parts = zip(problem["cost_kind"], problem["gamma_norm"], problem["misfit"], problem["noise"], strict=True)
+    parts = zip(problem["bounded"], problem["gamma_norm"], problem["sample_error"], problem["noise"], strict=True)
     return tuple(
-        (0.0, 1.0) if kind == "bounded" else (-reach, reach)
-        for kind, norm, misfit, noise in parts
-        for reach in [norm * problem["feature_norm"] + misfit + FAR * noise]
+        (0.0, 1.0) if is_bounded else (-reach, reach)
+        for is_bounded, norm, error, noise in parts
+        for reach in [norm * problem["feature_norm"] + error + FAR * noise]
     )

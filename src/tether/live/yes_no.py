@@ -1,17 +1,19 @@
-"""Costs in [0, 1] as the gate sees them: their outcomes, counted a second time, and a solver of its own for bounds.
+"""Costs in [0, 1] as the gate sees them: their outcomes, counted a second time, and bounds by a proof that it is given.
 
 Plain numpy that shares no code with the kernels. The proof is in docs/guarantee.md, "Costs that are yes or no". Any
-guess is valid that is fixed before its outcome is seen, so the gate takes the learner's next one; it takes it before
-anybody is handed the outcome, and works out by itself what it was worth, so that a learner cannot guess afterwards.
+multipliers give a valid bound, so the gate only adds up what those of a certificate prove: wrong ones prove too little.
+Any guess is valid that is fixed before its outcome is seen, so the gate takes the learner's next one; it takes it
+before anybody is handed the outcome, and works out by itself what it was worth, so that a learner cannot guess
+afterwards.
 """
 
 from collections.abc import Sequence
-from math import inf, isfinite, log
+from math import fsum, inf, isfinite, log
 from typing import NamedTuple
 
 import numpy as np
 
-from tether.records import Array
+from tether.records import NONE, Array, Multipliers
 
 ULP = 2.0**-52
 
@@ -24,55 +26,37 @@ MORE = 0.0625
 SAME = 1e-24
 """Squared distance, in units of the squared feature norm, below which two features are one."""
 
-STEPS = 60
-"""Newton steps after which the best bound so far counts."""
-
-SETTLED = 1e-7
-"""Newton's method ends once this is all that its barrier can add to a bound."""
-
-SHORT_OF = 0.95
-"""Part of the way to the boundary that a step may go."""
-
-STIFF = 1e8
-"""Weight of the squared miss of a fact without an error bar, in Newton's method alone."""
-
-NARROW = 1e-9
-"""Facts known up to less than half of this have no error bar for Newton's method; a bound counts what they are."""
-
 LIGHT = 2.0**-960
 """Rows of less weight, times the limit on ‖φ‖, are left out, which can only enlarge the set: denormal sums have lost
 the digits of their features."""
+
+TINY = 2.0**-900
+"""More than products of tiny numbers can lose."""
 
 MISSED = 1e-12
 """Multipliers that miss x by more than this part of ‖φ‖ bound nothing."""
 
 
 class Rows(NamedTuple):
-    """What is known of γ*, one row each: ⟨γ*, φ⟩ lies in [low, high], and it had so many accidents or successes.
+    """What was seen and is remembered of γ*: ⟨γ*, φ⟩ lies in [low, high]. Outcomes come first, then facts.
 
-    A row has accidents or successes or, where it only says what a cost can be, neither: those come last.
+    A row of outcomes has accidents or successes.
     """
 
     features: Array  # (R, d)
     low: Array  # (R,)
     high: Array
-    hits: Array
+    hits: Array  # of the outcomes alone (A,)
     misses: Array
-    blur: float = 0.0  # what rounding may have done to a feature, in norm
-
-    def and_also(self, features: Array, low: float, high: float) -> "Rows":
-        """A row more for each of these (L, d), or for a single one (d,), whose cost lies in [low, high]."""
-        rows = np.vstack([self.features, features])
-        more = np.zeros(len(rows) - len(self.features))
-        ends = np.append(self.low, more + low), np.append(self.high, more + high)
-        return Rows(rows, *ends, np.append(self.hits, more), np.append(self.misses, more), self.blur)
 
 
-class Proven(NamedTuple):
-    """An upper bound, and the cost that some γ in the confidence set has there but for rounding: no bound is below."""
+class Claim(NamedTuple):
+    """What else is known: ⟨γ*, φ⟩ lies in [low, high] for each row (n, d), with the multipliers y (n,) of a proof."""
 
-    bound: float
-    reached: float
+    rows: Array
+    low: float
+    high: float
+    y: Array
 
 
 class YesNo:
@@ -204,15 +188,14 @@ class YesNo:
         if found is None:
             cell, known = (stage, k), int(self.fact_count[stage, k])
             used = np.flatnonzero(self.used_weight[cell] * self._norm > LIGHT)
-            n, none = self.used_weight[cell][used], np.zeros(known)
+            n, misses = self.used_weight[cell][used], used % 2 == 1
             features, costs = self.facts[cell][:known], self.fact_cost[cell][:known]
             found = self._rows[cell] = Rows(
                 np.vstack([self.used_sums[cell][used] / n[:, None], features]),
                 np.concatenate([np.zeros(len(n)), costs - error]),
                 np.concatenate([np.ones(len(n)), costs + error]),
-                np.concatenate([np.where(used % 2, 0.0, n), none]),
-                np.concatenate([np.where(used % 2, n, 0.0), none]),
-                (float(self.used_total[cell]) + 4.0) * ULP * self._norm,
+                np.where(misses, 0.0, n),
+                np.where(misses, n, 0.0),
             )
         return found
 
@@ -221,89 +204,91 @@ class YesNo:
         n, best = float(self.used_total[stage, k]), float(self.used_evidence[stage, k])
         return best - log(2.0 * events) - 4.0 * ULP * (n + 4.0) * (abs(best) + n + log(events))
 
-    def proven(self, rows: Rows, x: Array, least: float, start: Array) -> Proven:
-        """What rows and ℓ(γ*) >= `least` say of ⟨γ*, x⟩, by a primal–dual interior-point method begun at γ = `start`.
+    def proven(
+        self, cell: tuple[int, int], x: Array, by: Multipliers, more: Sequence[Claim], error: float, events: float
+    ) -> tuple[float, float]:
+        """Return the bound on ⟨γ*, x⟩ that multipliers prove, rounded up, and how much of it is rounding.
 
-        ⟨γ*, x⟩ <= −m R + Σ max over p of [m (n1 log p + n0 log(1 − p)) + y p] for any m >= 0 and any y with x = Σ yφ:
-        each step suggests one (m, y), and the best bound counts.
+        ⟨γ*, x⟩ <= −m R + Σ max over p of [m (n1 log p + n0 log(1 − p)) + y p] for any m >= 0 and any y with x = Σ yφ.
+        Infinite where they do not fit the rows, are not finite, or miss x.
+
+        Args:
+            cell: stage and place among the bounded constraints.
+            x: the feature (d,).
+            by: m, and y of the outcomes and facts.
+            more: what else is known, with y.
+            error: how far facts may be off.
+            events: the number of events that share δ, over δ.
         """
-        _, low, high, hits, misses, _ = rows
-        best, reached = inf, -inf
-        if not (np.isfinite(rows.features).all() and isfinite(least)):
-            return Proven(best, reached)
-        bar, middle = high - low > NARROW, 0.5 * (low + high)  # rows with a barrier at both ends
-        # in coordinates in which the rows have orthonormal columns, and without directions that no row speaks of
-        phi, sizes, basis = np.linalg.svd(rows.features, full_matrices=False)
-        spoken = sizes > NARROW * sizes[0]
-        phi, basis = phi[:, spoken], sizes[spoken, None] * basis[spoken]
-        gamma, along_x = basis @ np.where(np.isfinite(start), start, 0.0), (basis @ x) / sizes[spoken] ** 2
-        room = np.minimum(0.01, 0.25 * (high - low))
-        p = phi @ gamma
-        below = np.where(bar, np.maximum(p - low, room), 1.0)
-        above = np.where(bar, np.maximum(high - p, room), 1.0)
-        slack, price = 1.0, 1.0 / (1.0 + float(hits.sum() + misses.sum()))
-        barrier = 0.1 * price
-        push, pull = bar * (price * hits + barrier) / below, bar * (price * misses + barrier) / above
-        for _ in range(STEPS):
-            short_below, short_above = bar * (p - low - below), bar * (high - p - above)
-            stiff_below, stiff_above = push / below, pull / above
-            weight = np.where(bar, stiff_below + stiff_above, STIFF)
-            slope = barrier * bar * (1.0 / above - 1.0 / below) - stiff_above * short_above + stiff_below * short_below
-            slope = np.where(bar, slope, STIFF * (p - middle))
-            gain = hits / below - misses / above
-            weighted = phi.T * weight
-            try:
-                inverse = np.linalg.inv(weighted @ phi)
-            except np.linalg.LinAlgError:
-                break
-            g = phi.T @ gain
-            rest, along = inverse @ (along_x - phi.T @ slope), inverse @ g
-            likelihood = float(hits @ np.log(below) + misses @ np.log(above)) - least
-            missing = slack + barrier / price - likelihood - float(hits / below @ short_below)
-            missing -= float(misses / above @ short_above)
-            new_price = (missing - float(g @ rest)) / (slack / price + float(g @ along))
-            step = rest + new_price * along
-            moved = phi @ step
-            y = slope + weight * moved - new_price * gain
-            y += weight * (phi @ (inverse @ (along_x - phi.T @ y)))  # what rounding left of x − Σ yφ
-            for _ in range(2):  # and what is left of that, to the last digits: the columns of phi are orthonormal
-                y += phi @ (along_x - phi.T @ y)
-            best = min(best, self._value(rows, x, y, max(new_price, 0.0), least))
-            down, up = moved * bar + short_below, short_above - moved * bar
-            pushed = bar * ((new_price * hits + barrier - push * down) / below) - push
-            pulled = bar * ((new_price * misses + barrier - pull * up) / above) - pull
-            slacker = (barrier - new_price * slack) / price
-            length = _length(np.append(below, slack), np.append(down, slacker), above, up)
-            dual = _length(np.append(push, price), np.append(pushed, new_price - price), pull, pulled)
-            gamma, below, above = gamma + length * step, below + length * down, above + length * up
-            push, pull = push + dual * pushed, pull + dual * pulled
-            slack, price = slack + length * slacker, price + dual * (new_price - price)
-            p = phi @ gamma
-            if not np.isfinite(gamma).all() or not price > 0.0 or best < -NARROW:  # no γ explains data and facts
-                break
-            gap = barrier * (2.0 * len(low) + 1.0)
-            if min(length, dual) > 0.9:
-                if gap <= SETTLED:
-                    reached = float(gamma @ along_x - y[~bar] @ (p - middle)[~bar])  # as if no fact were missed
-                    break
-                barrier *= 0.1
-        return Proven(best, reached)
-
-    def _value(self, rows: Rows, x: Array, y: Array, price: float, least: float) -> float:
-        """The bound that price m and multipliers y (R,) give, rounded up; infinite where Σ yφ is not x."""
-        phi, low, high, hits, misses, blur = rows
-        weight, size = price * (hits + misses), np.abs(y)
+        rows = self.rows(*cell, error)
+        atoms = len(rows.hits)
+        told = [(by.outcomes, atoms), (by.facts, len(rows.low) - atoms), *((each.y, len(each.rows)) for each in more)]
+        given = [found for found in (fitted(*each) for each in told) if found is not None]
+        y, m, least = np.concatenate([NONE, *given]), float(by.price), self.least_likelihood(*cell, events)
+        if len(given) < len(told) or not (
+            m >= 0.0 and isfinite(m) and isfinite(least) and np.isfinite(rows.features).all()
+        ):
+            return inf, inf
+        phi = np.vstack([rows.features, *(each.rows for each in more)])
+        low = np.concatenate([rows.low, *(np.full(len(each.rows), each.low) for each in more)])
+        high = np.concatenate([rows.high, *(np.full(len(each.rows), each.high) for each in more)])
         with np.errstate(all="ignore"):
-            inside = weight * (np.log(weight / size) - 1.0)  # where the maximum lies within (0, 1)
-        terms = np.where(hits > 0.0, np.where(y >= -weight, y, inside), np.maximum(y * low, y * high))
-        terms = np.where(misses > 0.0, np.where(y <= weight, 0.0, inside + y), terms)
-        missed = float(np.linalg.norm(x - phi.T @ y))
-        if not missed <= MISSED * self._norm:
-            return inf
-        rounding = 4.0 * (len(y) + 4.0) * ULP * float(abs(price * least) + np.abs(terms).sum() + size.sum())
-        blurred = missed + float(size.sum()) * (blur + 4.0 * len(x) * ULP * self._norm)
-        bound = float(terms.sum()) - price * least + rounding + blurred * self._reach
-        return bound if bound == bound else inf
+            terms = np.concatenate([_largest(m, rows, y[:atoms]), np.maximum(y * low, y * high)[atoms:]])
+            sizes = np.abs(y)
+            missed = _missed(phi, x, y) * (1.0 + 8.0 * ULP)
+            total = float(np.abs(terms).sum() + sizes.sum()) + abs(m * least)
+            blurred = float(sizes[:atoms].sum()) * (float(self.used_total[cell]) + 4.0) * ULP * self._norm
+        if not (missed <= MISSED * self._norm and isfinite(total)):
+            return inf, inf
+        rounding = 32.0 * ULP * total + (missed + blurred) * self._reach
+        return fsum([*terms.tolist(), -m * least, rounding]), rounding
+
+
+def fitted(y: Array, length: int) -> Array | None:
+    """Return so many multipliers, zeros for an empty array; None if there are others or one is not finite."""
+    if np.shape(y) == (0,):
+        return np.zeros(length)
+    return y if np.shape(y) == (length,) and np.isfinite(y).all() else None
+
+
+def _largest(m: float, rows: Rows, y: Array) -> Array:
+    """Return max over p in [0, 1] of m (n1 log p + n0 log(1 − p)) + y p of each row of outcomes: n1 or n0 is 0."""
+    weight, size = m * (rows.hits + rows.misses), np.abs(y)
+    within = np.where(weight > 0.0, weight * (np.log(weight / size) - 1.0), 0.0)  # where it lies inside (0, 1)
+    hits = np.where(y >= -weight, y, within)
+    misses = np.where(y <= weight, 0.0, within + y)
+    largest: Array = np.where(rows.hits > 0.0, hits, misses)
+    return largest
+
+
+def _missed(phi: Array, x: Array, y: Array) -> float:
+    """Return a bound on ‖x − Σ yφ‖, with twice the digits: what rounding leaves is paid dearly.
+
+    Products and sums are split into what a number holds and what it drops. What is dropped is summed, too, which leaves
+    an error of count² ulp² of all sizes: any order of a compensated sum is better than that.
+    """
+    used = np.flatnonzero(y)
+    phi, factors = phi[used], -y[used, None]
+    sizes = np.abs(x) + np.abs(y[used]) @ np.abs(phi)
+    large, (a, b), (c, d) = factors * phi, _halves(factors), _halves(phi)
+    small = ((a * c - large) + a * d + b * c) + b * d
+    large, small = np.vstack([x, large]), np.vstack([np.zeros_like(x), small])
+    while len(large) > 1:
+        if len(large) % 2:
+            large, small = np.vstack([large, np.zeros_like(x)]), np.vstack([small, np.zeros_like(x)])
+        one, other = large[0::2], large[1::2]
+        large = one + other
+        back = large - one
+        small = small[0::2] + small[1::2] + ((one - (large - back)) + (other - back))
+    rest = np.abs(large[0] + small[0]) * (1.0 + 4.0 * ULP) + (len(used) + 4.0) ** 2 * ULP**2 * sizes
+    return float(np.linalg.norm(rest)) + TINY
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """Split numbers into two parts of 26 digits (Veltkamp), so that products of parts are exact."""
+    shifted = (2.0**27 + 1.0) * a
+    high = shifted - (shifted - a)
+    return high, a - high
 
 
 def _squared(gaps: Array) -> Array:
@@ -312,10 +297,3 @@ def _squared(gaps: Array) -> Array:
     for k in range(gaps.shape[-1]):
         total += gaps[..., k] * gaps[..., k]
     return total
-
-
-def _length(one: Array, change: Array, other: Array, changes: Array) -> float:
-    """How far both may change, at most 1, without losing more than SHORT_OF of any entry."""
-    now, step = np.append(one, other), np.append(change, changes)
-    falling = step < 0.0
-    return min(1.0, float((-SHORT_OF * now[falling] / step[falling]).min(initial=inf)))

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tether.errors import AssumptionError, InputError
+from tether.options import real_numbers
 from tether.records import Action, Array, StarAction, settle
 
 NORM_TOLERANCE = 1e-9
@@ -97,20 +97,6 @@ def feature_of(actions: ActionSet, action: Action) -> Array:
     return row
 
 
-def is_masked(values: Any) -> bool:
-    """Whether some of these numbers are masked, also within lists: they are none, but numpy would read them as some."""
-    if isinstance(values, list | tuple):
-        return any(map(is_masked, values))
-    return bool(np.ma.is_masked(values))
-
-
-def real_numbers(values: ArrayLike, what: str = "features") -> Array:
-    """A float copy, refused if masked or complex: numpy would drop the mask, or the imaginary part."""
-    if is_masked(values) or np.iscomplexobj(values):
-        raise InputError(f"{what} must be numbers, all of them given and real: some are masked or complex.")
-    return np.array(values, dtype=np.float64)
-
-
 def as_feature_rows(values: ArrayLike, name: str) -> Array:
     """A read-only C-ordered float copy of (N, d) features, refused unless finite."""
     try:
@@ -152,6 +138,6 @@ def check_origin(costs: Array, error: Array, where: object) -> None:
         declared = f"is declared to cost up to {np.abs(known).max():.6g}" if known.size else "has no declared cost"
         raise AssumptionError(
             f"Assumption 2 needs a safe action with a known cost, but φ(s, a_0(s)) is zero at {where}. Linear costs "
-            f"are 0 there, and a_0 {declared}. Declare baseline_cost 0 if so; else append a constant feature, so that "
+            f"are 0 there, and a_0 {declared}. Declare safe_cost=0.0 if so; else append a constant feature, so that "
             "every action has a non-zero one."
         )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tether.errors import AssumptionError, InputError
-from tether.problem.action_sets import real_numbers
+from tether.options import real_numbers
 from tether.records import Array
 
 HOW = "feature_effects=[…], what one unit of each feature can change the cost by at most"
@@ -16,58 +16,56 @@ ROUNDED = 1e-9
 """Relative rounding that a comparison with B forgives."""
 
 
-def norm_of_effects(effects: Any, dimension: int, constraints: int) -> tuple[float, ...]:
-    """Return B = ‖e‖₂ of each constraint, since e_i ≥ |γ*_i| for every feature i.
+def norm_of_effects(effects: Any, dimension: int) -> float:
+    """Return B = ‖e‖₂, since e_i ≥ |γ*_i| for every feature i.
 
     Args:
-        effects: e, one number per feature (d,) for all constraints, or one such list per constraint (M, d).
+        effects: e, one number per feature (d,).
         dimension: d.
-        constraints: M.
 
     Raises:
         InputError: where a number is missing, negative or not finite.
-        AssumptionError: where all effects of a constraint are zero.
+        AssumptionError: where all effects are zero.
     """
     try:
         if any(isinstance(one, bool | np.bool_ | str | bytes) for one in np.ravel(np.array(effects, dtype=object))):
             raise TypeError("True and '0.1' are no numbers, though they could be read as some")
-        rows = real_numbers(effects, "feature_effects")
+        given = real_numbers(effects, "feature_effects")
     except (TypeError, ValueError) as error:
         raise InputError(f"feature_effects must be numbers, one per feature, but is {effects!r}.") from error
-    if rows.shape not in ((dimension,), (constraints, dimension)):
+    if given.shape != (dimension,):
         raise InputError(
-            f"feature_effects must have one number for each of the d = {dimension} features, or one such list for each "
-            f"of the {constraints} constraints, but has shape {rows.shape}."
+            f"feature_effects must have one number for each of the d = {dimension} features, but has shape "
+            f"{given.shape}."
         )
-    rows = np.broadcast_to(rows, (constraints, dimension))
-    if not (np.isfinite(rows) & (rows >= 0.0)).all():
-        constraint, feature = np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[0]
+    if not (np.isfinite(given) & (given >= 0.0)).all():
+        (feature,) = np.argwhere(~(np.isfinite(given) & (given >= 0.0)))[0]
         raise InputError(
-            f"feature_effects must be finite and >= 0, but that of feature {feature} is {rows[constraint, feature]}. "
+            f"feature_effects must be finite and >= 0, but that of feature {feature} is {given[feature]}. "
             "It is what one unit of this feature can change the cost by at most, up or down."
         )
-    norms = np.linalg.norm(rows, axis=1)
-    if not (norms > 0.0).all():
+    norm = float(np.linalg.norm(given))
+    if not norm > 0.0:
         raise AssumptionError(
             "feature_effects are all 0, so that every action would cost 0 (Assumption 4 needs B > 0). Give what one "
             "unit of each feature can change the cost by at most."
         )
-    return tuple(float(norm) for norm in norms)
+    return norm
 
 
-def settled_norm(
-    effects: Any, gamma_norm: Sequence[float], dimension: int, constraints: int
-) -> tuple[float, ...] | Sequence[float]:
-    """Return B of each constraint: from `feature_effects` if given, else `gamma_norm`, else the paper's √d."""
-    if effects is None:
-        return gamma_norm or (float(np.sqrt(dimension)),) * constraints
-    norms = norm_of_effects(effects, dimension, constraints)
-    if gamma_norm and tuple(gamma_norm) != norms:  # equal where a problem is copied with another setting
-        raise InputError(
-            f"feature_effects say B = {numbers(norms)}, and gamma_norm says B = {numbers(gamma_norm)}: give one of the "
-            "two."
-        )
-    return norms
+def idle(threshold: Sequence[float], gamma_norm: Sequence[float], size: float, bounded: Sequence[bool]) -> str:
+    """Say which τ no action can reach if ‖γ*‖ ≤ B and ‖φ‖ ≤ `size`, so that it limits nothing; empty if none.
+
+    Args:
+        threshold: τ (M,).
+        gamma_norm: B (M,).
+        size: the limit on ‖φ‖.
+        bounded: which costs lie in [0, 1], where B is for rounding errors alone (M,).
+    """
+    for tau, norm, is_bounded in zip(threshold, gamma_norm, bounded, strict=True):
+        if norm * size <= tau < np.inf and not is_bounded:
+            return f"with B = {norm:.4g} no action costs over {norm * size:.4g}, so that τ = {tau:.4g} limits nothing"
+    return ""
 
 
 def check_demand(phi_0: Array, costs: Array, error: Array, gamma_norm: Sequence[float], where: object) -> None:

@@ -101,5 +101,5 @@ def own_copy(state: State) -> State:
     except Exception as error:
         raise InputError(
             f"state {state!r} cannot be copied ({error}), and a lean backup must keep its states: give Problem "
-            "state_of=..., a function from a key to its state, or use backup='tables'."
+            "key=StateKeys(key, state_of), a function from a key to its state, or use backup='tables'."
         ) from error

@@ -3,9 +3,11 @@
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, inf, log2, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,13 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tether.arguments import explained
+from tether.assumptions.realised import Realised
+from tether.assumptions.safe_cost import TypedCosts, check_safe_cost, cost_at
 from tether.errors import AssumptionError, InputError, TetherError
-from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin, real_numbers
-from tether.problem.effects import check_demand, settled_norm
+from tether.options import Limit, check_options, real_numbers
+from tether.problem.action_sets import ActionSet, FiniteActions, StarActions, check_norms, check_origin
+from tether.problem.constraint import OneOrMore
+from tether.problem.effects import HOW, check_demand, idle
 from tether.problem.keys import content_key, hashable, own_copy
 from tether.problem.names import NO_NAMES, Names
-from tether.problem.options import Limit, check_options
-from tether.records import Array, State, StateKey, settle
+from tether.records import Array, State, StateKey
 
 if TYPE_CHECKING:
     from tether.check.report import Report
@@ -60,167 +66,207 @@ class NamedState:
         return f"state {self.state!r}"
 
 
+@dataclass(frozen=True, slots=True)
+class StateKeys:
+    """What identifies a state, and the way back.
+
+    Attributes:
+        key: state -> hashable identity.
+        state_of: key -> state. Only needed to save an agent with a lean backup whose states are not numbers, strings,
+            bytes, arrays, or tuples and dictionaries of them: for a dataclass, `lambda key: Position(*key[1:])`.
+    """
+
+    key: Callable[[State], Hashable] | None = None
+    state_of: Callable[[Any], State] | None = None
+
+
+@explained()
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """H, τ, δ, σ, the features of each state's actions, its safe action, and that action's cost.
+    """What the learner knows: the horizon, the features of each state's actions, its safe action and the constraints.
 
     Attributes:
         horizon: H, steps per episode; H = 1 is the safe contextual bandit.
-        threshold: τ, or one per constraint. Each *step* must keep each cost under its τ.
-        noise: σ of the sub-Gaussian noise on observed costs (Assumption 3), or one per constraint; None, or left out,
-            where `cost_kind` is "bounded".
-        cost_kind: "gaussian", or "bounded" for costs in [0, 1] such as accidents, or one of them per constraint. A
-            bounded cost needs no noise, and gamma_norm for rounding errors alone (‖γ*‖ <= 1000 B): its certificates are
-            likelihood ratios (theory, 14).
         dimension: d.
         actions: state -> FiniteActions or StarActions, the set D(s) with the safe action in it.
-        baseline_cost: τ_h(s): one number per constraint for all steps and states, a function (step, state) -> τ_h(s),
-            or a table (H, S) or (H, S, M) where states=range(S). None if the costs of the safe actions are unknown
-            (they must still be under τ). Kept as a function.
-        baseline_cost_error: e, how far τ_h(s) may be off, one per constraint; 0 means that it is known
-            exactly, to all digits. A cost that was typed, rounded or measured is not: declare by how much.
-        misfit: ε, how far an expected cost may be from linear, |c(s, a) − ⟨γ*, φ(s, a)⟩| <= ε, one per constraint; 0
-            means exactly linear, as in the paper. Safe costs are then facts up to e + ε, and nothing but a_0 can be
-            certified where τ − τ_h(s) <= 2ε. What costs more than τ may be further off (guarantee.md).
-        drift: ρ, how far γ* may move from one decision to the next, ‖γ*_{t+1} − γ*_t‖ <= ρ, one per constraint; 0 means
-            that costs do not change with time, as in the paper. Bounds then rest on recent decisions only, and of safe
-            costs only on that of the present state, as declared when it is asked for.
-        drift_per: "decision", or "second": γ* then moves by at most ρ in each second, and every decision has a time
-            stamp: `act(step, state, time=…)`, and in live use the advisor's clock.
+        constraints: a `Constraint`, or several.
+        confidence: δ, the probability with which the cost event may fail over the whole run.
+        feature_norm: the limit on ‖φ‖, 1 in the paper.
         reward_noise: σ_r of the sub-Gaussian noise on observed rewards; 0 if they are exact. It steers exploration
             only.
-        limit: what τ limits at each step. "expected": the mean cost of the action. "realised": the cost that is then
-            measured, with probability at least 1 − `exceedance`; a_0 must keep to that, too.
-        exceedance: η of limit="realised".
-        noise_scales: with limit="realised", that the noise on a cost has the size σα where a ray is played at length α,
-            so that a_0 has none.
-        confidence: δ, the probability with which the cost event may fail over the whole run.
-        gamma_norm: B >= ‖γ*_h‖, the paper's √d unless given: right for costs and features of about 1, wrong for °C.
-        feature_effects: in place of gamma_norm, what one unit of each feature can change the cost by at most, (d,) or
-            one list per constraint; B is then its Euclidean norm.
-        feature_norm: the limit on ‖φ‖, 1 in the paper.
-        states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
-        key: state -> hashable identity, for states that are neither hashable, arrays, dictionaries nor dataclasses.
-        state_of: the way back, key -> state. Only needed to save an agent with a lean backup whose states are not
-            numbers, strings, bytes, arrays, or tuples and dictionaries of them: for a dataclass,
-            `lambda key: Position(*key[1:])`.
-        gap_floor: a known lower bound on τ − τ_h(s), used when τ_h(s) itself is unknown.
-        tight_baseline: "error" refuses a state whose safe cost is not under τ; "baseline" plays a_0 there.
-        lost: what a cost that was never measured counts as. "at-random": nothing, which is right only if losing it did
-            not depend on it; certificates say so, and the online tests look for the opposite. "worst-case": the least
-            favourable value within `cost_range`, so that nothing is assumed.
-        cost_range: (lowest, highest) reading of a cost, or one such pair per constraint: for lost="worst-case". Where
-            all costs are "bounded" it is (0, 1).
-        version: a name of yours for what the functions say. A log or a saved agent of another version is refused.
         final_reward: state -> None where the trajectory goes on; where it ends, the reward that each remaining step is
             worth (0 if the end is worth nothing). Nothing is played there, so Assumption 2 does not speak of it.
+        states: the states, when they can be listed; S may be large, nothing is computed per state until visited.
+        key: state -> hashable identity, for states that are neither hashable, arrays, dictionaries nor dataclasses; or
+            `StateKeys(key, state_of)` with the way back.
+        version: your name for the version of these functions. A log or a saved agent of another version is refused.
         names: what people call costs, actions, features and states, and the units, for messages and pages.
+
+    Example:
+        >>> actions = FiniteActions([[1.0, 0.0], [0.6, 0.8]], baseline=0)
+        >>> limit = Constraint(threshold=0.5, noise=0.1, safe_cost=0.2)
+        >>> Problem(horizon=1, dimension=2, actions=lambda state: actions, constraints=limit).threshold
+        (0.5,)
     """
 
     horizon: int
-    threshold: tuple[float, ...]
     dimension: int
     actions: Callable[[State], ActionSet]
-    baseline_cost: Callable[[int, State], float | Sequence[float]] | None
-    noise: tuple[float, ...] = ()
-    cost_kind: str | Sequence[str] = "gaussian"
-    baseline_cost_error: tuple[float, ...] = (0.0,)
-    misfit: tuple[float, ...] = (0.0,)
-    drift: tuple[float, ...] = (0.0,)
-    drift_per: Literal["decision", "second"] = "decision"
-    reward_noise: float = 0.0
-    limit: Literal["expected", "realised"] = "expected"
-    exceedance: float = 0.05
-    noise_scales: bool = False
+    constraints: OneOrMore = OneOrMore()  # noqa: RUF009
     confidence: float = 0.01
-    gamma_norm: tuple[float, ...] = ()
-    feature_effects: Sequence[Any] | None = None
     feature_norm: float = 1.0
-    states: Sequence[State] | None = None
-    key: Callable[[State], Hashable] | None = None
-    state_of: Callable[[Any], State] | None = None
-    gap_floor: float = 0.0
-    tight_baseline: Literal["error", "baseline"] = "error"
+    reward_noise: float = 0.0
     final_reward: Callable[[State], float | None] | None = None
-    lost: Literal["at-random", "worst-case"] = "at-random"
-    cost_range: Sequence[Any] | None = None
+    states: Sequence[State] | None = None
+    key: Callable[[State], Hashable] | StateKeys | None = None
     version: str = ""
     names: Names = NO_NAMES
 
     def __post_init__(self) -> None:
         if not isinstance(self.version, str):
             raise InputError(f"version must be a string, but is {self.version!r}.")
-        for name in ("actions", "key", "state_of", "final_reward"):
-            function = getattr(self, name)
+        functions = {"actions": self.actions, "key": self.own_key, "state_of": self.state_of}
+        for name, function in {**functions, "final_reward": self.final_reward}.items():
             if not callable(function) and (function is not None or name == "actions"):
                 raise InputError(f"{name} must be a function of a state (state_of: of a key), but is {function!r}.")
-        self._settle_kinds()
         check_options(self, LIMITS)
-        if not isinstance(self.noise_scales, bool):
-            raise InputError(f"noise_scales must be True or False, but is {self.noise_scales!r}.")
-        inexact = np.add(self.misfit, self.drift)[list(self.bounded)]
-        if any(self.bounded) and (self.limit == "realised" or inexact.any()):
+        self._check_alike()
+        m = len(self.constraints)
+        if not isinstance(self.names, Names) or len(self.names.constraints) not in (0, m):
             raise InputError(
-                'cost_kind="bounded" is certified by the likelihood of costs whose mean is exactly linear: it does not '
-                'go with misfit or limit="realised", nor with drift. Use cost_kind="gaussian" with noise=0.5.'
-            )
-        if self.noise_scales and self.limit == "expected":
-            raise InputError("noise_scales is used with limit='realised' only: a limit on the mean knows no noise.")
-        norms = settled_norm(self.feature_effects, self.gamma_norm, self.dimension, self.constraints)
-        settle(self, gamma_norm=norms)
-        if self.cost_range is not None:
-            settle(self, cost_range=self._ranges(self.cost_range))
-        elif self.lost == "worst-case" and all(self.bounded):
-            settle(self, cost_range=((0.0, 1.0),) * self.constraints)
-        elif self.lost == "worst-case":
-            raise InputError(
-                "lost='worst-case' counts a missing cost as the least favourable one there can be: say which readings "
-                "there are, cost_range=(lowest, highest)."
-            )
-        if not isinstance(self.names, Names) or len(self.names.constraints) not in (0, self.constraints):
-            raise InputError(
-                f"names must be tether.Names(…), with a name for each of the {self.constraints} costs if any, but is "
-                f"{self.names!r}."
+                f"names must be tether.Names(…), with a name for each of the {m} costs if any, but is {self.names!r}."
             )
         if len(self.names.features) not in (0, self.dimension):
             raise InputError(
                 f"names.features has {len(self.names.features)} names, but there are d = {self.dimension} features."
             )
-        if self.baseline_cost is not None and not callable(self.baseline_cost):
-            settle(self, baseline_cost=self._cost_function(self.baseline_cost))
+        for name in ("gamma_norm", "baseline_cost"):
+            getattr(self, name)  # asked for once, so that it is checked at the door
+        guessed = all(one.gamma_norm is None and one.feature_effects is None for one in self.constraints)
+        if guessed and (why := idle(self.threshold, self.gamma_norm, self.feature_norm, self.bounded)):
+            warnings.warn(f"B = √d is a guess, and {why}. Declare {HOW}, or gamma_norm.", stacklevel=4)
 
-    def _ranges(self, declared: Any) -> tuple[tuple[float, float], ...]:
-        """(lowest, highest) of each constraint, from one pair for all or one each."""
-        try:
-            pairs = real_numbers(declared, "cost_range").reshape(-1, 2)
-        except (TypeError, ValueError):
-            pairs = np.zeros((0, 2))
-        if len(pairs) == 1:
-            pairs = np.repeat(pairs, self.constraints, axis=0)
-        if len(pairs) != self.constraints or not (np.isfinite(pairs).all() and (pairs[:, 0] < pairs[:, 1]).all()):
-            raise InputError(
-                f"cost_range must be (lowest, highest) with finite numbers, or one such pair for each of the "
-                f"{self.constraints} constraints, but is {declared!r}."
-            )
-        return tuple((float(low), float(high)) for low, high in pairs)
+    def _check_alike(self) -> None:
+        """Refuse constraints that differ in words that one learner can only take for all of them."""
+        alike: dict[str, set[Any]] = {
+            "per (of Drift)": {one.drift.per for one in self.constraints if one.drift.rate > 0.0},
+            "time (of Drift)": {one.drift.time for one in self.constraints if one.drift.rate > 0.0},
+            "counts_as (of Lost)": {one.lost.counts_as for one in self.constraints},
+            "Realised": {one.realised for one in self.constraints},
+            "safe_cost, known or not": {one.known.cost is not None for one in self.constraints},
+        }
+        for what, words in alike.items():
+            if len(words) > 1:
+                raise InputError(
+                    f"all constraints of a problem must have the same {what}, but there are {sorted(map(repr, words))}."
+                )
 
     @property
-    def constraints(self) -> int:
-        """M, the number of constraints."""
-        return len(self.threshold)
+    def own_key(self) -> Callable[[State], Hashable] | None:
+        """The function that identifies states, if one was given."""
+        return self.key.key if isinstance(self.key, StateKeys) else self.key
+
+    @property
+    def state_of(self) -> Callable[[Any], State] | None:
+        """The way back from a key to its state, if one was given."""
+        return self.key.state_of if isinstance(self.key, StateKeys) else None
+
+    # What all constraints say, in their order.
+
+    @cached_property
+    def threshold(self) -> tuple[float, ...]:
+        """τ of each constraint."""
+        return tuple(one.threshold for one in self.constraints)
+
+    @cached_property
+    def noise(self) -> tuple[float, ...]:
+        """σ of each constraint."""
+        return tuple(one.sigma for one in self.constraints)
+
+    @cached_property
+    def gamma_norm(self) -> tuple[float, ...]:
+        """B of each constraint."""
+        return tuple(one.norm(self.dimension) for one in self.constraints)
+
+    @cached_property
+    def bounded(self) -> tuple[bool, ...]:
+        """Which costs lie in [0, 1] and are certified by likelihood ratios."""
+        return tuple(one.by_likelihood for one in self.constraints)
+
+    @cached_property
+    def baseline_cost_error(self) -> tuple[float, ...]:
+        """e, how far each declared safe cost may be off."""
+        return tuple(one.known.off_by for one in self.constraints)
+
+    @cached_property
+    def gap_floor(self) -> float:
+        """A known lower bound on τ − τ_h(s) for all constraints, used where τ_h(s) is unknown."""
+        return min(one.known.gap_floor for one in self.constraints)
+
+    @cached_property
+    def misfit(self) -> tuple[float, ...]:
+        """ε of each constraint."""
+        return tuple(one.misfit.error for one in self.constraints)
+
+    @cached_property
+    def drift(self) -> tuple[float, ...]:
+        """ρ of each constraint."""
+        return tuple(one.drift.rate for one in self.constraints)
+
+    @cached_property
+    def drift_per(self) -> Literal["decision", "second"]:
+        """The unit of time of all drifts."""
+        return next((one.drift.per for one in self.constraints if one.drift.rate > 0.0), "decision")
+
+    @cached_property
+    def lost(self) -> Literal["at-random", "worst-case"]:
+        """What lost costs count as."""
+        return self.constraints[0].lost.counts_as
+
+    @cached_property
+    def cost_range(self) -> tuple[tuple[float, float], ...]:
+        """(lowest, highest) reading of each cost, infinite where it was not declared."""
+        return tuple(one.cost_range for one in self.constraints)
+
+    @cached_property
+    def realised(self) -> Realised | None:
+        """The limit on measured costs, None where τ limits the mean."""
+        return self.constraints[0].realised
+
+    @cached_property
+    def noise_scales(self) -> bool:
+        """Whether the noise grows with the length of a ray that is played."""
+        return self.realised is not None and self.realised.noise_scales
+
+    @cached_property
+    def baseline_cost(self) -> Callable[[int, State], Array] | None:
+        """τ_h(s) of all constraints as one function (step, state) -> (M,), or None if they are unknown."""
+        return self._safe_cost_function()
+
+    @cached_property
+    def sentences(self) -> tuple[tuple[str, ...], ...]:
+        """What certificates of each constraint rest on beyond the paper's assumptions."""
+        return tuple(tuple(one.sentence() for one in each.relax) for each in self.constraints)
 
     @property
     def quantile(self) -> Array:
         """q = σ√(2 log(1/η)) (M,), which noise exceeds with probability at most η; 0 where τ limits the mean."""
-        if self.limit == "expected":
-            return np.zeros(self.constraints)
-        reach: Array = np.array(self.noise) * np.sqrt(2.0 * np.log(1.0 / self.exceedance))
-        return reach
+        return self.reserve + self.end_reserve
 
     @property
     def reserve(self) -> Array:
         """What every bound on a mean leaves for the noise, (M,): q, or 0 where the noise scales with the length."""
-        return np.zeros(self.constraints) if self.noise_scales else self.quantile
+        return self._total("reserve")
+
+    @property
+    def end_reserve(self) -> Array:
+        """What a bound leaves for the noise at the end of a ray, in proportion to the length played, (M,)."""
+        return self._total("end_reserve")
+
+    def _total(self, what: str) -> Array:
+        """The sum over all relaxations of each constraint (M,)."""
+        totals = [sum(getattr(one, what)(each.sigma) for one in each.relax) for each in self.constraints]
+        return np.array(totals, dtype=np.float64)
 
     @property
     def mean_limit(self) -> Array:
@@ -230,24 +276,19 @@ class Problem:
         return limit
 
     @property
-    def end_reserve(self) -> Array:
-        """What a bound leaves for the noise at the end of a ray, in proportion to the length played, (M,)."""
-        return self.quantile if self.noise_scales else np.zeros(self.constraints)
-
-    @property
     def sample_error(self) -> Array:
-        """How far the mean of an observed cost may lie from a linear one, (M,)."""
-        return np.array(self.misfit)
+        """How far the mean of a measured cost may lie from a linear one, (M,)."""
+        return np.array([sum(one.sample_error for one in each.relax) for each in self.constraints], dtype=np.float64)
 
     @property
     def point_error(self) -> Array:
-        """How far the cost of what is played may lie over the linear one, (M,)."""
-        return np.array(self.misfit)
+        """How far the cost of an action may lie from a linear one, (M,)."""
+        return np.array([sum(one.point_error for one in each.relax) for each in self.constraints], dtype=np.float64)
 
     @property
     def fact_error(self) -> Array:
         """How far a declared safe cost may lie from a linear one, (M,): e + ε."""
-        return np.add(self.baseline_cost_error, self.misfit)
+        return np.add(self.baseline_cost_error, self.point_error)
 
     def windows(self, stages: int) -> tuple[float, ...]:
         """W of the blocks of outcomes that bounds rest on where costs drift, in decisions or seconds; () where they do
@@ -270,41 +311,13 @@ class Problem:
     @property
     def _allowed(self) -> Array:
         """How far a safe cost may be from linear, (M,): e + ε; of costs in [0, 1] B is for rounding errors alone."""
-        allowed: Array = np.where(self.bounded, inf, np.add(self.baseline_cost_error, self.misfit))
+        allowed: Array = np.where(self.bounded, inf, self.fact_error)
         return allowed
 
     @property
     def is_exact(self) -> bool:
         """Whether a declared safe cost is an exact fact about γ*: no error bar, and costs that are exactly linear."""
-        return not any(self.baseline_cost_error) and not any(self.misfit)
-
-    @property
-    def bounded(self) -> tuple[bool, ...]:
-        """Which costs lie in [0, 1] and are certified by likelihood ratios."""
-        return tuple(kind == "bounded" for kind in self.cost_kind)
-
-    def _settle_kinds(self) -> None:
-        """One kind per constraint, and σ = 1/2, which holds for every cost in [0, 1], where a bounded one has none."""
-        count = int(np.size(self.threshold))
-        given_kinds: Any = [self.cost_kind] * count if isinstance(self.cost_kind, str) else self.cost_kind
-        kinds = tuple(given_kinds) if np.iterable(given_kinds) else ()
-        if len(kinds) != count or not all(isinstance(kind, str) and kind in COST_KINDS for kind in kinds):
-            raise InputError(
-                f"cost_kind must be one of {COST_KINDS}, or one per constraint ({count}), but is {self.cost_kind!r}."
-            )
-        settle(self, cost_kind=kinds)
-        given: Sequence[float | None] = self.noise if np.ndim(self.noise) else (self.noise,)  # type: ignore[assignment]
-        noise: list[float | None] = list(given) * (count if len(given) == 1 else 1) or [None] * count
-        if len(noise) == count and None in noise:
-            noise = [
-                BOUNDED_NOISE if n is None and kind == "bounded" else n for n, kind in zip(noise, kinds, strict=True)
-            ]
-            if None in noise:
-                raise AssumptionError(
-                    f"noise must be > 0 and finite (Assumption 3), but constraint {noise.index(None)} has none: state "
-                    'an upper bound σ on the noise of its costs, or, if they lie in [0, 1], set cost_kind="bounded".'
-                )
-            settle(self, noise=tuple(noise))
+        return not any(self.baseline_cost_error) and not self.point_error.any()
 
     def check(self, log: Any = None, **options: Any) -> "Report":
         """Test every assumption that can be tested: a printable Report. `log`: Transitions, a table or a file, if any.
@@ -328,16 +341,16 @@ class Problem:
         check_norms(actions.phi_0, self.feature_norm, where)
         final = self.final_reward_of(state)
         if not np.isnan(final):
-            nothing = np.full((self.horizon, self.constraints), np.nan)
+            nothing = np.full((self.horizon, len(self.constraints)), np.nan)
             return KnownState(key, actions, nothing, final)
         costs = self._costs_of_baseline(state)
         if not actions.phi_0.any():
-            check_origin(costs, np.add(self.baseline_cost_error, self.misfit), where)
+            check_origin(costs, self.fact_error, where)
         else:
             check_demand(actions.phi_0, costs, self._allowed, self.gamma_norm, where)
         if self.key_of(state) != key:  # the next question about it would be about another one
             raise InputError(
-                f"{where} is not what it was before features, actions, final_reward and baseline_cost were asked about "
+                f"{where} is not what it was before features, actions, final_reward and safe_cost were asked about "
                 "it: one of them writes into what it is given. Let it work on a copy."
             )
         return KnownState(key, actions, costs)
@@ -367,7 +380,7 @@ class Problem:
 
     def key_of(self, state: State) -> StateKey:
         """A hashable identity: the state itself, its content, a dataclass's fields, or `key(state)`."""
-        return content_key(state) if self.key is None else hashable(self.key(state), f"key({state!r})")
+        return content_key(state) if self.own_key is None else hashable(self.own_key(state), f"key({state!r})")
 
     def kept(self, state: State) -> State:
         """The copy of a state that a lean backup stores: `state_of` its key if given, else a copy of the state."""
@@ -381,77 +394,72 @@ class Problem:
 
     def _costs_of_baseline(self, state: State) -> Array:
         """τ_h(s) for every step and constraint, (H, M); all NaN when unknown."""
-        m = self.constraints
-        costs = np.full((self.horizon, m), np.nan)
+        costs = np.full((self.horizon, len(self.constraints)), np.nan)
         if self.baseline_cost is not None:
             same = isinstance(self.baseline_cost, SameCosts)
             for step in range(self.horizon):
-                declared = real_numbers(self.baseline_cost(step, state), "baseline_cost")
-                if declared.size != m:
-                    raise InputError(
-                        f"the safe action of state {state!r} has {declared.size} costs at step {step}, but there are "
-                        f"{m} thresholds."
-                    )
-                costs[step:] = declared.reshape(m)
+                costs[step:] = self.baseline_cost(step, state)
                 if same:
                     break
             self._check_baseline(costs, NamedState(state))
+            self._typed.look_at(costs, state)
         return costs
 
-    def _cost_function(self, declared: Any) -> Callable[[int, State], Array]:
-        """τ_h(s) as a function, from one number per constraint or from a table (H, S) or (H, S, M) over states 0..S-1.
+    @cached_property
+    def _typed(self) -> TypedCosts:
+        """What warns of a function's costs that look typed."""
+        unsaid = [j for j, one in enumerate(self.constraints) if one.known.error is None and callable(one.known.cost)]
+        return TypedCosts(unsaid)
 
-        What can be checked without asking for features is checked now.
-        """
-        try:
-            costs = real_numbers(declared, "baseline_cost")
-        except InputError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"baseline_cost must be a function (step, state) -> cost, numbers, or None, but is {declared!r}."
-            ) from error
-        horizon, m = self.horizon, self.constraints
-        if costs.ndim < 2:
-            if costs.size != m:
-                raise InputError(f"baseline_cost has {costs.size} entries, but there are {m} thresholds.")
-            self._check_baseline(np.tile(costs.reshape(m), (horizon, 1)), "every state")
-            return SameCosts(costs)
-        wanted = (horizon, len(self.states) if isinstance(self.states, range) else 0)
-        if costs.shape != (*wanted, m) and (m > 1 or costs.shape != wanted):
-            raise InputError(
-                f"baseline_cost must have shape (H, S) = {wanted}, or (H, S, M) with M = {m} constraints, "
-                f"but has {costs.shape}. S is the length of states=range(S)."
-            )
-        rows = costs.reshape(*wanted, m)
-        for state in range(wanted[1]):
-            if np.isnan(self.final_reward_of(state)):
-                self._check_baseline(rows[:, state], f"state {state}")
-        return lambda step, state: costs[step, _index(state, wanted[1])]
+    def _safe_cost_function(self) -> Callable[[int, State], Array] | None:
+        """τ_h(s) as one function. What can be checked without asking for features is checked now."""
+        declared = [one.known.cost for one in self.constraints]
+        if declared[0] is None:
+            return None
+        if all(isinstance(cost, float) for cost in declared):
+            same = np.array(declared, dtype=np.float64)
+            self._check_baseline(np.tile(same, (self.horizon, 1)), "every state")
+            return SameCosts(same)
+        tables = [one.known.table(self.horizon, self.states) for one in self.constraints]
+        count = len(self.states) if isinstance(self.states, range) else 0
+        if all(table is not None for table in tables):
+            costs = np.stack([table for table in tables if table is not None], axis=2)  # (H, S, M)
+            for state in range(count):
+                if np.isnan(self.final_reward_of(state)):
+                    self._check_baseline(costs[:, state], f"state {state}")
+            return lambda step, state: costs[step, _index(state, count)]
+
+        def cost_of(step: int, state: State) -> Array:
+            row = np.empty(len(declared))
+            for j, (cost, table) in enumerate(zip(declared, tables, strict=True)):
+                if table is not None:
+                    row[j] = table[step, _index(state, count)]
+                else:
+                    row[j] = cost_at(cost, step, state) if callable(cost) else cost
+            return row
+
+        return cost_of
 
     def _check_baseline(self, costs: Array, where: object) -> None:
         least = costs - np.array(self.baseline_cost_error)
-        if self.limit == "realised":
-            check_realised(least, self.reserve, self, where)
-        check_baseline(least, self.threshold, self.tight_baseline == "error", where)
+        if self.realised is not None:
+            check_realised(least, self.reserve, self, self.realised, where)
+        strict = [one.known.if_tight == "error" for one in self.constraints]
+        check_safe_cost(least, self.threshold, strict, where)
 
     @classmethod
-    def from_rays(
-        cls, *, phi_0: ArrayLike, endpoints: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
-    ) -> Self:
-        """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d), baseline_cost (H, S)."""
+    def from_rays(cls, *, phi_0: ArrayLike, endpoints: ArrayLike, **options: Any) -> Self:
+        """A star-convex problem over states 0..S-1: phi_0 (S, d), endpoints (S, N, d)."""
         starts, ends = real_numbers(phi_0), real_numbers(endpoints)
         if starts.ndim != 2 or ends.ndim != 3 or starts.shape != (ends.shape[0], ends.shape[2]):
             raise InputError(
                 f"from_rays needs phi_0 (S, d) and endpoints (S, N, d), but got {starts.shape}, {ends.shape}."
             )
         sets = [StarActions(start, end) for start, end in zip(starts, ends, strict=True)]
-        return cls._from_sets(sets, baseline_cost=baseline_cost, **options)
+        return cls._from_sets(sets, **options)
 
     @classmethod
-    def from_table(
-        cls, *, features: ArrayLike, baseline_action: ArrayLike, baseline_cost: ArrayLike | None, **options: Any
-    ) -> Self:
+    def from_table(cls, *, features: ArrayLike, baseline_action: ArrayLike, **options: Any) -> Self:
         """Finitely many actions over states 0..S-1: features (S, N, d), baseline_action (S,)."""
         table = real_numbers(features)
         safe = np.asarray(baseline_action)
@@ -461,7 +469,7 @@ class Problem:
                 f"but got {table.shape} and {safe.shape} of {safe.dtype}."
             )
         sets = [FiniteActions(rows, int(index)) for rows, index in zip(table, safe, strict=True)]
-        return cls._from_sets(sets, baseline_cost=baseline_cost, **options)
+        return cls._from_sets(sets, **options)
 
     @classmethod
     def _from_sets(cls, sets: Sequence[ActionSet], **options: Any) -> Self:
@@ -492,48 +500,14 @@ class SameCosts:
         return self.costs
 
 
-COST_KINDS = ("gaussian", "bounded")
-
 LISTED = 1024
 """Listed actions whose costs are used to lie in [0, 1]; those of later states are left out, which is always allowed."""
 
-BOUNDED_NOISE = 0.5
-"""σ of any cost in [0, 1] around its mean (Hoeffding's lemma): what stands in for a σ that was not declared."""
-
 LIMITS = {
-    "threshold": Limit("a number τ", lambda tau: tau > -inf),
-    "noise": Limit(
-        "> 0 and finite (Assumption 3)",
-        lambda sigma: 0.0 < sigma < inf,
-        "If costs are observed without noise, give a small positive σ (it is an upper bound).",
-        AssumptionError,
-    ),
-    "gamma_norm": Limit("> 0 and finite (Assumption 4)", lambda norm: 0.0 < norm < inf, error=AssumptionError),
-    "baseline_cost_error": Limit(
-        "finite and >= 0",
-        lambda error: 0.0 <= error < inf,
-        "It is how far the declared cost of a safe action may be off. Where that cost is not known at all, give "
-        "baseline_cost=None.",
-    ),
-    "misfit": Limit(
-        "finite and >= 0",
-        lambda misfit: 0.0 <= misfit < inf,
-        "It is how far an expected cost may be from linear in the features (Assumption 1).",
-    ),
-    "drift": Limit(
-        "finite and >= 0",
-        lambda drift: 0.0 <= drift < inf,
-        "It is how far γ* may move from one decision to the next, or in a second (drift_per).",
-    ),
     "confidence": Limit(
         "a δ in (0, 0.5) as in Theorem 1",
         lambda delta: 0.0 < delta < 0.5,
         "It is the probability of failure, so 0.01 means 99% sure.",
-    ),
-    "exceedance": Limit(
-        "an η in (0, 1)",
-        lambda eta: 0.0 < eta < 1.0,
-        "It is how often a measured cost may exceed τ at most, so 0.05 means one step in twenty.",
     ),
     "feature_norm": Limit("positive and finite", lambda norm: 0.0 < norm < inf),
 }
@@ -547,29 +521,15 @@ def _index(state: State, count: int) -> int:
     return int(state)
 
 
-def check_baseline(costs: Array, threshold: Sequence[float], strict: bool, where: object) -> None:
-    """Assumption 2: τ_h(s) < τ at every step; costs (H, M)."""
-    if not np.isfinite(costs).all():
-        raise InputError(f"the cost of the safe action at {where} is {costs.tolist()}: it must be finite.")
-    if not strict:
-        return
-    for step, constraint in np.argwhere(~(costs < np.asarray(threshold))):
-        raise AssumptionError(
-            f"Assumption 2 needs tau_h(s) < tau, but at step {step}, {where}, the safe action costs "
-            f"{costs[step, constraint]:.6g} and tau is {threshold[constraint]:.6g}. Name a safer action, raise "
-            "the threshold, or set tight_baseline='baseline' to play the safe action there without learning."
-        )
-
-
-def check_realised(costs: Array, reserve: Array, problem: Problem, where: object) -> None:
-    """limit="realised" binds a_0, too: τ_h(s) + q <= τ at every step; costs (H, M), q (M,)."""
+def check_realised(costs: Array, reserve: Array, problem: Problem, limit: Realised, where: object) -> None:
+    """A limit on measured costs binds a_0, too: τ_h(s) + q <= τ at every step; costs (H, M), q (M,)."""
     for step, constraint in np.argwhere(~(costs + reserve < np.asarray(problem.threshold))):
         raise AssumptionError(
-            f"limit='realised' asks that measured costs stay under tau = {problem.threshold[constraint]:.6g} with "
-            f"probability {1.0 - problem.exceedance:.6g}, also those of the safe action. At step {step}, {where}, it "
+            f"Realised() asks that measured costs stay under tau = {problem.threshold[constraint]:.6g} with "
+            f"probability {1.0 - limit.exceedance:.6g}, also those of the safe action. At step {step}, {where}, it "
             f"costs {costs[step, constraint]:.6g}, and noise of sigma = {problem.noise[constraint]:.6g} may add "
             f"{reserve[constraint]:.6g}. Name a safer action, raise the threshold or exceedance, or say "
-            "noise_scales=True if the safe action has no noise."
+            "Realised(…, noise_scales=True) if the safe action has no noise."
         )
 
 

@@ -27,6 +27,8 @@ from tether.live.log import open_store
 from tether.live.log.chain import Store
 from tether.live.policy import Guards, rank
 from tether.live.records import limit_of
+from tether.live.upkeep import Upkeep
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem, load_problem
 from tether.service import models
 from tether.service.auth import read_tokens
@@ -67,15 +69,14 @@ ASK_WHEN_LOST = (
 """Asked at each start until the configuration answers. What a loss means is added."""
 
 LOST_AS = {
-    "at-random": "is left out, which assumes that chance loses costs; "
-    'Problem(lost="worst-case", cost_range=…) does not.',
+    "at-random": "is left out, which assumes that chance loses costs; Lost('worst-case', cost_range=…) does not.",
     "worst-case": "counts at its worst: nothing is assumed, and each loss makes bounds wider.",
 }
 
 INFO = {
     "title": "Tether",
     "version": __version__,
-    "summary": "Decisions that keep every step's cost under a threshold, each with its certificate.",
+    "summary": "Decisions that keep the expected cost of every step under a threshold, each with its certificate.",
 }
 
 
@@ -325,9 +326,11 @@ def make_advisor(config: ServiceConfig, *, read_only: bool = False) -> Advisor:
         limit_on=config.limit_on,
         guards=Guards(**guards) if guards else None,
         watch=config.watch,
-        when_store_fails=config.when_store_fails,
-        snapshot_every=config.snapshot_every,
-        refresh=0.0 if config.workers > 1 else 0.25,
+        upkeep=Upkeep(
+            when_store_fails=config.when_store_fails,
+            snapshot_every=config.snapshot_every,
+            refresh=0.0 if config.workers > 1 else 0.25,
+        ),
     )
 
 
@@ -342,9 +345,12 @@ def warm_up(advisor: Advisor) -> None:
     Played on stand-ins of the advisor's problem, in memory: neither its log nor its functions are touched, whose states
     are anyway unknown before the first request.
     """
-    horizon, m = min(2, advisor.problem.horizon), advisor.problem.constraints
-    rows, costs = [[0.5, 0.0], [0.0, 0.5]], [[[0.1] * m]] * horizon
-    shared: dict[str, Any] = {"baseline_cost": costs, "horizon": horizon, "threshold": (1.0,) * m, "noise": (0.1,) * m}
+    horizon, m = min(2, advisor.problem.horizon), len(advisor.problem.constraints)
+    rows = [[0.5, 0.0], [0.0, 0.5]]
+    shared: dict[str, Any] = {
+        "horizon": horizon,
+        "constraints": [Constraint(threshold=1.0, noise=0.1, safe_cost=0.1) for _ in range(m)],
+    }
     problems = (
         Problem.from_rays(phi_0=rows[:1], endpoints=[rows[1:]], **shared),
         Problem.from_table(features=[rows], baseline_action=[0], **shared),

@@ -317,7 +317,9 @@ class View:
             times = {}  # it may know of an earlier stop, whose time is not this one's
         problem, labels = self._advisor.problem, self._config.labels
         given = problem.names  # what the configuration calls otherwise is called so here
-        names = [*(labels.constraints or given.constraints), *[None] * problem.constraints][: problem.constraints]
+        names = [*(labels.constraints or given.constraints), *[None] * len(problem.constraints)][
+            : len(problem.constraints)
+        ]
         return {
             "you": {"name": caller.name, "roles": list(caller.roles)},
             "open": not self._has_tokens,

@@ -137,7 +137,7 @@ def test_hp_ucb_leaves_room_for_the_noise_and_learns_per_unit():
     beta = sqrt(5 * log((1 + len(x)) / (world.problem.confidence / 2))) + 1.0
     for state, (u,) in enumerate(world.endpoints):
         width = sqrt(u @ inverse @ u)
-        bound = inverse @ x.T @ y @ u + beta * width + sqrt(2 * log(1 / world.problem.exceedance))
+        bound = inverse @ x.T @ y @ u + beta * width + sqrt(2 * log(1 / world.problem.realised.exceedance))
         decision = agent.peek(0, state)
         if not decision.is_baseline:
             assert decision.action.length == pytest.approx(min(1.0, 1.0 / bound))
@@ -145,9 +145,9 @@ def test_hp_ucb_leaves_room_for_the_noise_and_learns_per_unit():
     np.testing.assert_allclose(
         agent.planned_features(range(4))[0], [agent.peek(0, state).feature for state in range(4)], rtol=1e-9, atol=1e-12
     )
-    with pytest.raises(InputError, match="limit='realised'"):
+    with pytest.raises(InputError, match="a limit on the realised cost"):
         Roful(world.problem)
-    with pytest.raises(InputError, match="limit='expected'"):
+    with pytest.raises(InputError, match="on the realised cost"):
         HpUcb(circulant().problem)
 
 

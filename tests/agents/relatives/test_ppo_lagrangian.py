@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from tether import MissingExtra, Problem
+from tether import Constraint, MissingExtra, Problem
 from tether.agents.relatives import methods
 from tether.agents.relatives.ppo_lagrangian import PpoConfig, PpoLagrangian, Price
 from tether.agents.testing import SmallWorld, check_agent, play
@@ -44,11 +44,8 @@ def test_it_learns_to_stay_under_its_budget_and_calls_nothing_certified(deep):
     problem = Problem.from_table(
         features=features,
         baseline_action=[1],
-        baseline_cost_error=0.0,
-        baseline_cost=np.zeros((1, 1)),
+        constraints=Constraint(threshold=0.25, noise=0.01, safe_cost=np.zeros((1, 1))),
         horizon=1,
-        threshold=0.25,
-        noise=0.01,
     )
     agent, costs = PpoLagrangian(problem, PpoConfig(rollout=64, first_price=0.01, scale=20.0)), []
     for _ in range(4000):

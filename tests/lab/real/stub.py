@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 
+from tether import Constraint
 from tether.lab.real import RealWorld
 
 HORIZON = 4
@@ -28,9 +29,12 @@ class Valve(gymnasium.Env):
         return self.np_random.uniform(-1.0, 1.0, 1), opening, False, False, info
 
 
+LIMIT = Constraint(threshold=0.5, noise=0.01, gamma_norm=2.0)
+
+
 def declare(cell):
     """Set up in one line."""
-    return {"features": lambda o, a: [0.5, 0.5 * a[0]], "safe_action": [0.0], "threshold": 0.5, "noise": 0.01, "gamma_norm": 2.0}  # noqa: E501  # fmt: skip
+    return {"features": lambda o, a: [0.5, 0.5 * a[0]], "safe_action": [0.0], "constraints": [LIMIT]}
 
 
 STUB = RealWorld(

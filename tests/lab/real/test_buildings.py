@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from limits import learned_with
 from tether.lab.real import buildings
 from tether.lab.real.buildings import Plant, SetPoints, ZoneFeatures, coasting, ground_temperatures, heat_of_people
 
@@ -150,10 +151,9 @@ def test_the_declared_misfit_and_norm_are_true(cell: str) -> None:
 @pytest.mark.slow
 def test_a_building_is_learned_without_leaving_the_band() -> None:
     pytest.importorskip("sustaingym", reason="SustainGym is in .venv-real: make real")
-    import tether
 
     world, cell = buildings.WORLD, "Warehouse/Seattle"
     told = {**world.declare(cell), **world.learning}
-    found = tether.learn(world.make_env(cell, 0), **told, horizon=world.horizon, episodes=40, compare=30)
+    found = learned_with(world.make_env(cell, 0), **told, horizon=world.horizon, episodes=40, compare=30)
     assert found.violations == 0 and not found.alarms
     assert found.comparison is not None and found.comparison.interval[0] > 0.0

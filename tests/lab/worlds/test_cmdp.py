@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import restated
 from tether.errors import EmptySafeSet
 from tether.lab.worlds.cmdp import inventory, random_cmdp, streaming
 from tether.lab.worlds.planning import (
@@ -97,6 +98,6 @@ def test_the_cost_of_an_episode_is_the_sum_of_its_steps():
 
 def test_a_budget_that_nothing_keeps_is_refused():
     world = streaming()
-    tight = replace(world.problem, threshold=(-0.1,), tight_baseline="baseline")
+    tight = restated(world.problem, threshold=(-0.1,), tight_baseline="baseline")
     with pytest.raises(EmptySafeSet, match="expected cost of an episode"):
         optimal_episode_policy(replace(world, problem=tight))

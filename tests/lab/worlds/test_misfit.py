@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import Problem, SlucbQvi
 from tether.lab.simulate import Witness, simulate_stepwise
 from tether.lab.worlds.ad_load import ad_load_twin
@@ -20,10 +21,13 @@ def bent(extra, threshold=1.0, phases=(0,)):
     """One state, one ray from (1, 0) to (1, 1) / √2 in units of √2: the cost is 0.2 + 0.4α + extra(α, episode)."""
     root = np.sqrt(2.0)
     problem = Problem.from_rays(
-        phi_0=np.array([[1.0, 0.0]]) / root, endpoints=np.array([[[1.0, 1.0]]]) / root,
-        baseline_cost_error=0.0, baseline_cost=np.array([[0.2]]),
-        horizon=1, threshold=threshold, noise=0.1, gamma_norm=2.0,
-    )  # fmt: skip
+        phi_0=np.array([[1.0, 0.0]]) / root,
+        endpoints=np.array([[[1.0, 1.0]]]) / root,
+        horizon=1,
+        **stated(
+            baseline_cost_error=0.0, baseline_cost=np.array([[0.2]]), threshold=threshold, noise=0.1, gamma_norm=2.0
+        ),
+    )
     linear = LinearMDP(
         name="bent", problem=problem, true_theta=np.array([[0.0, root]]), true_gamma=root * np.array([[[0.2, 0.4]]]),
         true_mu=np.zeros((1, 2, 1)), initial=np.ones(1),

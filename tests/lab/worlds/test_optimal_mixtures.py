@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from limits import stated
 from tether import LinearMDP, Problem
 from tether.errors import EmptySafeSet
 from tether.lab.worlds.planning import optimal_safe_mixture, optimal_safe_policy, true_costs
@@ -137,12 +138,14 @@ def _two_actions(*, threshold, baseline_cost, gamma):
     problem = Problem.from_table(
         features=[[[1.0, 0.0], [0.0, 1.0]]],
         baseline_action=[0],
-        baseline_cost_error=0.0,
-        baseline_cost=[[baseline_cost]],
         horizon=1,
-        threshold=threshold,
-        noise=0.1,
-        tight_baseline="baseline",
+        **stated(
+            baseline_cost_error=0.0,
+            baseline_cost=[[baseline_cost]],
+            threshold=threshold,
+            noise=0.1,
+            tight_baseline="baseline",
+        ),
     )
     return LinearMDP(
         name="two actions",

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tether import InputError, LinearMDP, Problem, StarActions
+from limits import stated
+from tether import Constraint, InputError, LinearMDP, Problem, SafeCost, StarActions
 from tether.lab.worlds.planning import optimal_safe_policy, policy_values, safe_candidates, true_costs
 from tether.problem.action_sets import FiniteActions
 from worlds import all_deterministic_policies, finite_world, is_safe, literal_values, star_world
@@ -104,11 +105,8 @@ def test_one_state_one_step_by_hand():
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.2]],
+        constraints=Constraint(threshold=0.6, noise=0.1, safe_cost=[[0.2]]),
         horizon=1,
-        threshold=0.6,
-        noise=0.1,
     )
     world = _single_state(problem, theta=[[0.1, 0.9]], gamma=[[[0.2, 1.0]]])
     planned = optimal_safe_policy(world)
@@ -121,11 +119,8 @@ def test_the_tighter_of_two_constraints_cuts_the_ray_by_hand():
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[[0.2, 0.1]]],
         horizon=1,
-        threshold=(0.6, 0.3),
-        noise=0.1,
+        **stated(baseline_cost_error=0.0, baseline_cost=[[[0.2, 0.1]]], threshold=(0.6, 0.3), noise=0.1),
     )
     world = _single_state(problem, theta=[[0.1, 0.9]], gamma=[[[0.2, 1.0], [0.1, 0.9]]])
     planned = optimal_safe_policy(world)
@@ -146,11 +141,8 @@ def test_two_steps_by_hand_give_up_reward_now_for_a_better_state():
     problem = Problem.from_table(
         features=features,
         baseline_action=[0, 1],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.0, 0.2], [0.1, 0.0]],
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=[[0.0, 0.2], [0.1, 0.0]]),
         horizon=2,
-        threshold=0.5,
-        noise=0.1,
     )
     world = LinearMDP(
         name="hand", problem=problem, true_theta=theta, true_gamma=gamma, true_mu=mu, initial=np.array([1.0, 0.0])
@@ -166,11 +158,8 @@ def test_a_ray_that_lowers_the_cost_is_followed_to_its_end():
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.5]],
+        constraints=Constraint(threshold=0.55, noise=0.1, safe_cost=[[0.5]]),
         horizon=1,
-        threshold=0.55,
-        noise=0.1,
     )
     planned = optimal_safe_policy(_single_state(problem, theta=[[0.1, 0.9]], gamma=[[[0.5, 0.1]]]))
     np.testing.assert_array_equal(planned.features, [[[0.0, 1.0]]])
@@ -181,12 +170,8 @@ def test_without_slack_the_planner_stays_at_the_safe_action():
     problem = Problem.from_rays(
         phi_0=[[1.0, 0.0]],
         endpoints=[[[0.0, 1.0]]],
-        baseline_cost_error=0.0,
-        baseline_cost=[[0.6]],
+        constraints=Constraint(threshold=0.6, noise=0.1, safe_cost=SafeCost([[0.6]], if_tight="safe action")),
         horizon=1,
-        threshold=0.6,
-        noise=0.1,
-        tight_baseline="baseline",
     )
     planned = optimal_safe_policy(_single_state(problem, theta=[[0.1, 0.9]], gamma=[[[0.6, 1.0]]]))
     np.testing.assert_array_equal(planned.features, [[[1.0, 0.0]]])
@@ -198,12 +183,14 @@ def test_an_infinite_threshold_gives_the_unconstrained_optimum():
     problem = Problem.from_table(
         features=free.endpoints,
         baseline_action=np.zeros(free.state_count, dtype=int),
-        baseline_cost_error=0.0,
-        baseline_cost=np.einsum("sd,hmd->hsm", free.endpoints[:, 0], free.true_gamma),
         horizon=free.problem.horizon,
-        threshold=np.inf,
-        noise=0.1,
-        gamma_norm=3.0,
+        **stated(
+            baseline_cost_error=0.0,
+            baseline_cost=np.einsum("sd,hmd->hsm", free.endpoints[:, 0], free.true_gamma),
+            threshold=np.inf,
+            noise=0.1,
+            gamma_norm=3.0,
+        ),
     )
     world = LinearMDP(
         name="free",
@@ -244,12 +231,9 @@ def test_states_with_different_numbers_of_actions_are_planned_or_refused_by_name
 def _mixed(sets):
     problem = Problem(
         horizon=1,
-        threshold=0.6,
-        noise=0.1,
+        constraints=Constraint(threshold=0.6, noise=0.1, safe_cost=lambda step, state: 0.2),
         dimension=2,
         actions=lambda state: sets[state],
-        baseline_cost_error=0.0,
-        baseline_cost=lambda step, state: 0.2,
         states=range(2),
     )
     return LinearMDP(

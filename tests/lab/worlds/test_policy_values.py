@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from limits import stated
 from tether import Decision, LinearMDP, Problem, Radius, SlucbConfig, SlucbQvi
 from tether.lab.simulate import Books, note_decision, simulate_stepwise
 from tether.lab.worlds.linear_mdp import Streams
@@ -122,20 +123,15 @@ def _hand_world(*, gamma, threshold):
     gamma = np.array(gamma)
     problem = Problem(
         horizon=2,
-        threshold=threshold,
-        noise=0.1,
         dimension=2,
         actions=Problem.from_rays(
             phi_0=np.eye(2),
             endpoints=np.eye(2)[:, None],
-            baseline_cost=None,
             horizon=2,
-            threshold=threshold,
-            noise=0.1,
+            **stated(baseline_cost=None, threshold=threshold, noise=0.1),
         ).actions,
-        baseline_cost=None,
         states=range(2),
-        gamma_norm=2.0,
+        **stated(threshold=threshold, noise=0.1, baseline_cost=None, gamma_norm=2.0),
     )
     return LinearMDP(
         name="hand",

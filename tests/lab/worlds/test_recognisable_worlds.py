@@ -100,7 +100,7 @@ def test_complaints_and_churn_by_hand():
     complaints = 0.45 * 0.002 + 0.05 * 0.006 + 0.5 * 0.002 + 0.006 + 0.5 * 0.075
     churn = 0.45 * 0.001 + 0.05 * 0.004 + 0.5 * 0.001 + 0.002 + 0.5 * 0.012
     np.testing.assert_allclose(costs_of(world, 0, list(ads.DIRECTIONS).index("video")), [complaints, churn])
-    assert world.problem.constraints == 2
+    assert len(world.problem.constraints) == 2
     assert world.problem.noise[0] == pytest.approx(np.sqrt(0.03 * 0.97 / 500))
 
 

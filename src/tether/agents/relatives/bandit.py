@@ -118,10 +118,15 @@ class RayBandit(ABC):
     def __init__(self, problem: Problem, config: Any = None, *, seed: int = 0) -> None:
         self.problem, self.seed = problem, int(seed)
         self.config: Any = config or self.config_type()
-        if problem.horizon != 1 or problem.constraints != 1 or problem.limit != self.limit:
+        if (
+            problem.horizon != 1
+            or len(problem.constraints) != 1
+            or (problem.realised is not None) != (self.limit == "realised")
+        ):
             raise InputError(
                 f"{self.row.title} is a bandit rule for one constraint on the {self.limit} cost, but this problem has "
-                f"H = {problem.horizon}, {problem.constraints} constraint(s) and limit={problem.limit!r}."
+                f"H = {problem.horizon}, {len(problem.constraints)} constraint(s)"
+                f"{'' if problem.realised is None else ' and a limit on the realised cost'}."
             )
         self.noise = max(problem.noise[0], problem.reward_noise)  # σ of rewards and costs alike
         self.norm = problem.gamma_norm[0]  # S, a bound on ‖θ*‖ and ‖γ*‖
@@ -230,7 +235,7 @@ class RayBandit(ABC):
                     radius=radius,
                     baseline_cost=0.0,
                     bounds="realised cost" if self.limit == "realised" else "cost",
-                    exceedance=self.problem.exceedance if self.limit == "realised" else 0.0,
+                    assumptions=self.problem.sentences[0],
                 ),
             ),
             value_radius=radius,
@@ -281,7 +286,7 @@ class RayBandit(ABC):
             agent = cls(problem, cls.config_type(**saved["config"]), seed=saved["seed"])
             for name, value in saved["sums"].items():
                 setattr(agent.sums, name, value if isinstance(value, int) else np.array(value))
-            agent.order.take_json(saved["order"], problem.dimension, problem.constraints)
+            agent.order.take_json(saved["order"], problem.dimension, len(problem.constraints))
             agent.decisions = saved["decisions"]
         except (OSError, LookupError, TypeError, ValueError, InputError) as error:
             raise StateFileError(f"{path} does not fit this agent: {error}.") from error

@@ -81,9 +81,9 @@ class Doss(LeastSquaresAgent):
             problem,
             config,
             conditioning=MEASURED,
-            cost_error=np.full(problem.constraints, np.inf),
+            cost_error=np.full(len(problem.constraints), np.inf),
             radius_kind=CLASSICAL,
-            events=config.stages(problem) * (problem.constraints + self.is_doss) / problem.confidence,
+            events=config.stages(problem) * (len(problem.constraints) + self.is_doss) / problem.confidence,
         )
         self.limit = rules.threshold.copy()
         rules.threshold[:] = np.inf  # no step is certified, and evidence says so
@@ -104,7 +104,7 @@ class Doss(LeastSquaresAgent):
 
     def choose_alone(self, step: int, known: KnownState) -> Plan:
         """The same choice in a state off the plan, with the last plan's weights."""
-        plan = new_plan(1, 1, self.problem.constraints, self.problem.dimension)
+        plan = new_plan(1, 1, len(self.problem.constraints), self.problem.dimension)
         plan.weights[0] = self.current.weights[step]
         self._choose(plan, 0, step, [known])
         return plan
@@ -122,7 +122,7 @@ class Doss(LeastSquaresAgent):
         """Row, length, score and value of some states into row `at` of a plan."""
         (start, ends), stage, scale = _stacked(known), self.stage_of(step), self.config.scale
         states, count = ends.shape[:2]
-        constraints = range(self.problem.constraints)
+        constraints = range(len(self.problem.constraints))
         beta = np.array([scale * cost_radius(self.costs, self.rules, stage, j) for j in constraints])
         gamma = np.array([solved(self.costs.factor[stage], self.costs.moment[stage, j]) for j in constraints])
         plan.radius[at], plan.gamma_hat[at] = beta, gamma

@@ -71,7 +71,9 @@ class EpisodicAgent(MixingAgent, ABC):
     ) -> None:
         settings: EpisodicConfig = (config or self.config_type()).settled(problem, mixes=self.mixes)
         self._check_fit(problem)
-        rules = plain_rules(problem, settings, conditioning=MEASURED, cost_error=np.full(problem.constraints, np.inf))
+        rules = plain_rules(
+            problem, settings, conditioning=MEASURED, cost_error=np.full(len(problem.constraints), np.inf)
+        )
         rules.threshold[:] = np.inf  # no step is certified, and evidence says so
         super().__init__(problem, settings, rules, origins=("none", "theorem" if settings.scale == 1.0 else "tuned"))
         self.rng = np.random.default_rng(seed)
@@ -85,11 +87,11 @@ class EpisodicAgent(MixingAgent, ABC):
         if self.needs_margin and not self.margin > 0.0:
             raise InputError(
                 f"{type(self).__name__} needs a safe policy that stays under the budget Hτ by a known margin ξ > 0 "
-                f"(Slater's condition), but ξ = {self.margin}: declare baseline_cost, or set margin."
+                f"(Slater's condition), but ξ = {self.margin}: declare safe_cost, or set margin."
             )
 
     def _check_fit(self, problem: Problem) -> None:
-        if problem.constraints != 1 or problem.limit != "expected":
+        if len(problem.constraints) != 1 or problem.realised is not None:
             raise InputError(f"{type(self).__name__} needs one constraint on an expected cost.")
         self._check_actions(problem)
 

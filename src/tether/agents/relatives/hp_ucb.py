@@ -45,7 +45,7 @@ class HpUcb(RayBandit):
         super().__init__(problem, config, seed=seed)
         self.noise = problem.noise[0]
         if not problem.noise_scales:
-            raise InputError("HP-UCB is for noise that grows with the length played: noise_scales=True.")
+            raise InputError("HP-UCB is for noise that grows with the length played: Realised(…, noise_scales=True).")
         self.room = float(problem.quantile[0])  # σ√(2 log(1/η)) at the end of a ray
 
     def reward_radius(self, rays: Rays) -> float:

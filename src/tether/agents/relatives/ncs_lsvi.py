@@ -101,7 +101,7 @@ class NcsLsvi(CertifiedAgent):
         self.settings = config or NcsLsviConfig()
         super().__init__(problem, seed=seed, core=core or SlucbQvi(problem, self.settings.core()))
         if problem.baseline_cost is None:
-            raise InputError("NCS-LSVI explores around a safe action of known cost: give Problem its baseline_cost.")
+            raise InputError("NCS-LSVI explores around a safe action of known cost: give the Constraint its safe_cost.")
         scale = self.settings.scale
         self.core.rules = replaced(
             self.core.rules,

@@ -218,7 +218,9 @@ class PpoLagrangian(EpisodicAgent):
         self.learner = Learner(space, actions, seed=int(self.rng.integers(2**31)))
         self.network = self.learner.state
         self.table: Array = np.zeros(0)  # of probabilities; empty until asked for
-        self.price = Price(problem.constraints, self.config.first_price, self.config.scale * self.config.price_rate)
+        self.price = Price(
+            len(problem.constraints), self.config.first_price, self.config.scale * self.config.price_rate
+        )
         self.memory: list[list[float]] = []  # step, slot, action, reward, costs
 
     def _check_fit(self, problem: Problem) -> None:

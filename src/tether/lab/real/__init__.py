@@ -32,8 +32,8 @@ class RealWorld:
         make_env: (cell, seed) -> a Gymnasium environment. Its step puts observed costs (M,) into info["cost"]; where
             they differ from the truth, the true expected costs (M,) into info["true_cost"]; and what the picture shows
             into info["signals"], one number for each of `signals`. All randomness comes from reset(seed=…).
-        declare: cell -> keyword arguments of `tether.Bridge`: features, safe_action, threshold, noise, gamma_norm,
-            misfit, reward_range, names, … (horizon is set from here). What a user has to know and write.
+        declare: cell -> keyword arguments of `tether.Bridge`: features, safe_action, constraints, reward_range,
+            names, … (horizon is set from here). What a user has to know and write.
         learning: further keyword arguments of `tether.learn`, such as stationary=True.
         setup: the functions and classes that a user writes for `declare`; their lines are counted.
         truth: whether info says the true cost of a step, and why in a few words; "" if violations are observed ones.

@@ -23,7 +23,10 @@ import gymnasium
 import numpy as np
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
+from tether.assumptions.misfit import Misfit
+from tether.gym.spaces import Targets
 from tether.lab.real import RealWorld
+from tether.problem.constraint import Constraint
 from tether.problem.names import Names
 from tether.records import Array
 
@@ -195,11 +198,13 @@ def declare(cell: str) -> dict[str, Any]:
         "features": features,
         "feature_norm": 3.0,
         "safe_action": [SHARES[0]],
-        "targets": [[SHARES[-1]]],
-        "threshold": (np.log(HIGHEST / LOWEST),) * 2,
-        "noise": METER_NOISE,
-        "misfit": MISFIT,
-        "gamma_norm": LARGEST_EFFECT,
+        "actions": Targets([[SHARES[-1]]]),
+        "constraints": [
+            Constraint(
+                threshold=np.log(HIGHEST / LOWEST), noise=METER_NOISE, gamma_norm=LARGEST_EFFECT, relax=[Misfit(MISFIT)]
+            )
+        ]
+        * 2,
         "reward_range": (0.0, 1.0),
         "names": Names(
             constraints=["glucose after 4 h", "glucose after 6 h"],

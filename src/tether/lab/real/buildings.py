@@ -17,8 +17,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.assumptions.misfit import Misfit
 from tether.features.actions import ActionFeatures
+from tether.gym.spaces import Targets
 from tether.lab.real import RealWorld
+from tether.problem.constraint import Constraint
 from tether.problem.names import Names
 from tether.records import Array
 
@@ -264,11 +267,11 @@ def declare(cell: str) -> dict[str, Any]:
         "features": ZoneFeatures(own),
         "feature_norm": float(np.sqrt(4.5 + FAR**2 * own.zones + k)),
         "safe_action": [0.0] * k,
-        "targets": coasting(own),
-        "threshold": (BAND,) * (2 * k),
-        "noise": (SENSOR_NOISE,) * (2 * k),
-        "gamma_norm": (LARGEST_EFFECT,) * (2 * k),
-        "misfit": tuple(own.misfit[own.chosen].tolist() * 2),
+        "actions": Targets(coasting(own)),
+        "constraints": [
+            Constraint(threshold=BAND, noise=SENSOR_NOISE, gamma_norm=LARGEST_EFFECT, relax=[Misfit(error)])
+            for error in own.misfit[own.chosen].tolist() * 2
+        ],
         "reward_range": (-largest, largest),
         "names": Names(
             constraints=[f"{own.names[zone]}: {side} 22 °C" for side in ("above", "below") for zone in own.chosen],

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tether.lab.real import RealWorld
+from tether.problem.constraint import Constraint
 from tether.problem.names import Names
 from tether.records import Array
 
@@ -90,9 +91,7 @@ def declare(cell: str) -> dict[str, Any]:
         "features": features,
         "actions": voltages,
         "safe_action": np.array([SPEED_VOLTAGE]),
-        "threshold": (1.0, 1.0),
-        "noise": 0.005,
-        "gamma_norm": 8.0,
+        "constraints": [Constraint(threshold=1.0, noise=0.005, gamma_norm=8.0)] * 2,
         "reward_range": (-0.5, 0.0),
         "names": Names(constraints=["current", "reverse current"], cost_units=["of 210 A"] * 2),
     }

@@ -37,7 +37,7 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self.world, self.steps, self.seed, self.tell = world, steps, seed, tell
-        self.threshold = np.atleast_1d(np.asarray(world.declare(cell)["threshold"], dtype=np.float64))
+        self.threshold = np.array([one.threshold for one in world.declare(cell)["constraints"]])
         self.columns = {name: np.full(steps, np.nan) for name in COLUMNS["step"]}
         self.played = self.episode = self.step_of_episode = 0
         self._asked = time.process_time()
@@ -296,7 +296,7 @@ def play(info: CellInfo, seed: int, tell: Callable[[int], None]) -> tuple[dict[s
     """The columns of one run, a row per step (T,), and its alarms."""
     world = find_world(info.world)
     cell = world.cell_of(seed)
-    told = {"baseline_cost_error": 0.0, **world.declare(cell), "horizon": world.horizon}
+    told = {**world.declare(cell), "horizon": world.horizon}
     steps = world.horizon * int(info.world_options["episodes"])
     env = Recorder(world.make_env(cell, seed), world, cell, seed, steps, tell)
     try:

@@ -11,7 +11,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from tether.assumptions.misfit import Misfit
 from tether.lab.real import RealWorld
+from tether.problem.constraint import Constraint
 from tether.problem.names import Names
 from tether.records import Array
 
@@ -96,10 +98,7 @@ def declare(cell: str) -> dict[str, Any]:
         "features": features,
         "actions": coolants,
         "safe_action": safe_coolant,
-        "threshold": (1.0, 1.0),
-        "noise": 0.01 / 4.0,
-        "misfit": 0.02 / 4.0,
-        "gamma_norm": 10.0,
+        "constraints": [Constraint(threshold=1.0, noise=0.01 / 4.0, gamma_norm=10.0, relax=[Misfit(0.02 / 4.0)])] * 2,
         "reward_range": (-2.5, 0.0),
         "names": Names(constraints=["heat", "cold"], cost_units=["of 4 K from 323 K"] * 2),
     }

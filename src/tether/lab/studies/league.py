@@ -219,9 +219,10 @@ def tuned_scales(results: Results) -> dict[tuple[str, str], float]:
 
 def allowed(cell: Cell) -> float:
     """How many costs over τ a run's promise leaves open: the share η where it is about measured costs, else none."""
-    if cell.own != "realised":
+    realised = _problem(cell).realised
+    if cell.own != "realised" or realised is None:
         return 0.0
-    return _problem(cell).exceedance * float(cell["own_excess"].shape[1])
+    return realised.exceedance * float(cell["own_excess"].shape[1])
 
 
 def broken(cell: Cell) -> Array:

@@ -8,6 +8,7 @@ same backwards, with n the norm; ray k ends at v_k(i) = ((k − i) mod d)/n. Doi
 import numpy as np
 
 from tether.lab.worlds.linear_mdp import LinearMDP, free_bandit
+from tether.problem.constraint import Constraint
 
 
 def circulant(
@@ -28,10 +29,8 @@ def circulant(
         (shifts / np.linalg.norm(ramp))[None],
         theta,
         theta[::-1],
+        Constraint(threshold=threshold, noise=noise, gamma_norm=1.0),
         true_reward_noise=reward_noise,
-        threshold=threshold,
-        noise=noise,
         reward_noise=reward_noise if told_reward_noise is None else told_reward_noise,
         confidence=confidence,
-        gamma_norm=1.0,
     )

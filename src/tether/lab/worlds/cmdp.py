@@ -8,7 +8,9 @@ it.
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.assumptions.safe_cost import SafeCost
 from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem
 from tether.records import Array
 
@@ -77,11 +79,8 @@ def _tabular(
     problem = Problem.from_table(
         features=np.eye(d)[pairs],
         baseline_action=np.full(states, safe),
-        baseline_cost=np.tile(cost[:, safe], (horizon, 1)),
-        baseline_cost_error=0.0,
+        constraints=Constraint(threshold=threshold, noise=0.01, safe_cost=np.tile(cost[:, safe], (horizon, 1))),
         horizon=horizon,
-        threshold=threshold,
-        noise=0.01,
     )
     return LinearMDP(
         name=name,
@@ -122,13 +121,13 @@ def random_cmdp(
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost=gamma @ features[np.arange(states), safe].T,
-        baseline_cost_error=0.0,
+        constraints=Constraint(
+            threshold=1.0 - share * float(best[start]) / horizon,
+            noise=0.01,
+            safe_cost=SafeCost(gamma @ features[np.arange(states), safe].T, if_tight="safe action"),
+            gamma_norm=float(np.linalg.norm(gamma, axis=1).max()),
+        ),
         horizon=horizon,
-        threshold=1.0 - share * float(best[start]) / horizon,
-        noise=0.01,
-        gamma_norm=float(np.linalg.norm(gamma, axis=1).max()),
-        tight_baseline="baseline",
     )
     return LinearMDP(
         name="random-cmdp",

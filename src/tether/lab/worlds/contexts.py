@@ -7,7 +7,9 @@ is α(⟨γ*, X⟩ + ξ), ξ normal with σ. There the contexts are drawn anew i
 
 import numpy as np
 
+from tether.assumptions.realised import Realised
 from tether.lab.worlds.linear_mdp import LinearMDP, free_bandit
+from tether.problem.constraint import Constraint
 from tether.records import Array
 
 
@@ -28,13 +30,8 @@ def contexts(
         _unit(rng, count, 1, dimension),
         theta,
         gamma,
-        threshold=threshold,
-        noise=noise,
-        limit="realised",
-        exceedance=exceedance,
-        noise_scales=True,
+        Constraint(threshold=threshold, noise=noise, gamma_norm=1.0, relax=[Realised(exceedance, noise_scales=True)]),
         confidence=confidence,
-        gamma_norm=1.0,
     )
 
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tether.assumptions.noise import Bounded
 from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem
 from tether.records import Array
 
@@ -61,15 +63,18 @@ class CourseModel:
         problem = Problem.from_rays(
             phi_0=self.start / scale,
             endpoints=self.ends / scale,
-            baseline_cost=np.tile(base, (horizon, 1, 1)),
-            baseline_cost_error=0.0,
+            constraints=[
+                Constraint(
+                    threshold=tau,
+                    noise=Bounded() if noise is None else noise[j],
+                    safe_cost=np.tile(base[:, j], (horizon, 1)),
+                    gamma_norm=scale * self.gamma_norm[j],
+                )
+                for j, tau in enumerate(threshold)
+            ],
             horizon=horizon,
-            threshold=threshold,
-            noise=noise or (),
-            cost_kind="bounded" if noise is None else "gaussian",
             confidence=confidence,
             reward_noise=reward_noise,
-            gamma_norm=tuple(scale * bound for bound in self.gamma_norm),
         )
         idle = np.zeros((horizon, drivers, states))  # drivers move nothing
         return LinearMDP(

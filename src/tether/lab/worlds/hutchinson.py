@@ -8,6 +8,7 @@ is tight, and unit directions, drawn again until one of them has a positive rewa
 import numpy as np
 
 from tether.lab.worlds.linear_mdp import LinearMDP, free_bandit
+from tether.problem.constraint import Constraint
 
 
 def hutchinson(
@@ -32,9 +33,7 @@ def hutchinson(
         ends[None],
         theta,
         gamma,
-        threshold=threshold,
-        noise=noise,
+        Constraint(threshold=threshold, noise=noise, gamma_norm=float(np.sqrt(dimension))),
         reward_noise=noise,
         confidence=confidence,
-        gamma_norm=float(np.sqrt(dimension)),
     )

@@ -6,7 +6,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tether.assumptions.noise import Bounded
+from tether.assumptions.safe_cost import SafeCost
 from tether.lab.worlds.linear_mdp import LinearMDP
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem
 from tether.records import Array
 
@@ -97,7 +100,7 @@ def frozen_lake(
     reward: "exact" pays Σ P(s'|s,a) ρ(s') with ρ = 1 − dist/maxdist, which is linear in φ; "table" is the paper's 1
     toward the goal and 0.01 otherwise, which is not (misspecified); "least-squares" pays the closest linear reward.
     costs: "gaussian" observes c + N(0, σ²); "bernoulli" observes only whether the step ended in danger, σ = 1/2;
-    "bounded" observes the same and says so (`cost_kind`): likelihood ratios instead of σ.
+    "bounded" observes the same and says so (`Bounded()`): likelihood ratios instead of σ.
     baseline: a_0 is an action of least cost, ties at random or toward the goal. Six cells have no action under τ = 0.1;
     there, as the paper's Assumption 2 fails, a_0 is played.
     """
@@ -117,16 +120,15 @@ def frozen_lake(
     problem = Problem.from_table(
         features=features,
         baseline_action=safe,
-        baseline_cost=np.tile(costs_of_safe, (horizon, 1)),
-        baseline_cost_error=0.0,
+        constraints=Constraint(
+            threshold=threshold,
+            noise=noise if costs == "gaussian" else Bounded("likelihood" if costs == "bounded" else "radius"),
+            safe_cost=SafeCost(np.tile(costs_of_safe, (horizon, 1)), error=0.0, if_tight="safe action"),
+            gamma_norm=np.sqrt(len(DANGER)) * (1.0 if basis == "orthogonal" else NORM_MARGIN * np.sqrt(CELLS)),
+        ),
         horizon=horizon,
-        threshold=(threshold,),
-        noise=(noise if costs == "gaussian" else 0.5,),
-        cost_kind="bounded" if costs == "bounded" else "gaussian",
         confidence=confidence,
-        gamma_norm=(np.sqrt(len(DANGER)) * (1.0 if basis == "orthogonal" else NORM_MARGIN * np.sqrt(CELLS)),),
         feature_norm=float(np.linalg.norm(features, axis=2).max()) * (1.0 + 1e-9),
-        tight_baseline="baseline",
         final_reward=final.get,
     )
     return LinearMDP(

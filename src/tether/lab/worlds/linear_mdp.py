@@ -1,7 +1,7 @@
 """LinearMDP: a Problem together with its truth θ*, γ*, μ* (Assumption 1), and the streams that drive it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import erf, sqrt
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tether.errors import AssumptionError, InputError
 from tether.lab.worlds.dynamics import draw, play
 from tether.problem.action_sets import ActionSet
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem
 from tether.records import Action, Array, Decision, StarAction, Transition
 
@@ -77,7 +78,7 @@ class LinearMDP:
         p, count = self.problem, self.state_count
         shapes = {
             "true_theta": (p.horizon, p.dimension),
-            "true_gamma": (p.horizon, p.constraints, p.dimension),
+            "true_gamma": (p.horizon, len(p.constraints), p.dimension),
             "true_mu": (p.horizon, p.dimension, count),
             "initial": (count,),
         }
@@ -108,7 +109,7 @@ class LinearMDP:
                 continue
             true = self.true_gamma @ known.phi_0
             said = self.problem.look_up(state).baseline_cost
-            if not (np.abs(true - said) <= np.add(self.problem.baseline_cost_error, self.problem.misfit) + 1e-9).all():
+            if not (np.abs(true - said) <= self.problem.fact_error + 1e-9).all():
                 raise AssumptionError(
                     f"Assumption 2 declares the cost of the safe action, but in state {state} the problem says "
                     f"{said.tolist()} and the world's γ* gives {true.tolist()}."
@@ -173,7 +174,7 @@ class LinearMDP:
         one."""
         normal, uniform = numbers
         theta, gamma, mu = self.true_theta[step], self.true_gamma[step], self.true_mu[step]
-        out = np.empty(1 + self.problem.constraints)
+        out = np.empty(1 + len(self.problem.constraints))
         following = int(play(theta, gamma, mu, self.noise_scale, np.array(feature), normal, uniform, out))
         if self.rewards is not None and not isinstance(action, StarAction):
             out[0] = self.rewards[state, action]
@@ -189,7 +190,14 @@ class LinearMDP:
 
 
 def free_bandit(
-    name: str, endpoints: Array, theta: Array, gamma: Array, *, true_reward_noise: float | None = None, **known: Any
+    name: str,
+    endpoints: Array,
+    theta: Array,
+    gamma: Array,
+    limit: Constraint,
+    *,
+    true_reward_noise: float | None = None,
+    **known: Any,
 ) -> LinearMDP:
     """A bandit, H = 1, where doing nothing, φ = 0, is safe and free: rays to endpoints (S, N, d), θ* and γ* (d,).
 
@@ -199,8 +207,7 @@ def free_bandit(
     problem = Problem.from_rays(
         phi_0=np.zeros((states, dimension)),
         endpoints=endpoints,
-        baseline_cost=np.zeros((1, states)),
-        baseline_cost_error=0.0,
+        constraints=replace(limit, safe_cost=0.0),
         horizon=1,
         **known,
     )

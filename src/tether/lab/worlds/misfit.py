@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tether.assumptions.misfit import Misfit
 from tether.lab.worlds.linear_mdp import MisspecifiedMDP
 from tether.records import Array
 
@@ -22,7 +23,10 @@ ROUNDS = 200
 
 def knowing_misfit(twin: MisspecifiedMDP) -> MisspecifiedMDP:
     """The same world with a learner that knows ε."""
-    problem = replace(twin.problem, misfit=tuple(misfit_of(twin).tolist()))
+    limits = zip(twin.problem.constraints, misfit_of(twin).tolist(), strict=True)
+    problem = replace(
+        twin.problem, constraints=[replace(one, relax=(*one.relax, Misfit(error))) for one, error in limits]
+    )
     return replace(twin, linear=replace(twin.linear, problem=problem))
 
 

@@ -131,7 +131,7 @@ def policy_values(world: LinearMDP, features: Array) -> Array:
 
 def policy_costs(world: LinearMDP, features: Array) -> Array:
     """Expected cost from each step to the end of the episode, of a policy given by its features: (H + 1, S, M)."""
-    costs = np.zeros((world.problem.horizon + 1, world.state_count, world.problem.constraints))
+    costs = np.zeros((world.problem.horizon + 1, world.state_count, len(world.problem.constraints)))
     for step in reversed(range(world.problem.horizon)):
         costs[step] = features[step] @ (world.true_gamma[step].T + world.true_mu[step] @ costs[step + 1])
     return costs
@@ -162,7 +162,7 @@ def optimal_episode_policy(world: LinearMDP) -> SafePolicy:
     points, horizon = all_actions(world), world.problem.horizon
     states, actions, d = points.shape
     earned = np.einsum("hd,sad->hsa", world.true_theta, points)
-    costs = np.einsum("hmd,sad->mhsa", world.true_gamma, points).reshape(world.problem.constraints, -1)
+    costs = np.einsum("hmd,sad->mhsa", world.true_gamma, points).reshape(len(world.problem.constraints), -1)
     leave = sparse.kron(sparse.eye(states), np.ones((1, actions)))
     flow: list[list[object]] = [[None] * horizon for _ in range(horizon)]
     for step in range(horizon):

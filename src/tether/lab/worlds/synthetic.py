@@ -5,9 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from tether.assumptions.drift import Drift
+from tether.assumptions.misfit import Misfit
+from tether.assumptions.safe_cost import SafeCost
 from tether.errors import InputError
 from tether.lab.worlds.linear_mdp import LinearMDP, MisspecifiedMDP
 from tether.problem.action_sets import ActionSet, FiniteActions, StarActions
+from tether.problem.constraint import Constraint
 from tether.problem.problem import Problem
 from tether.records import Array
 
@@ -60,13 +64,14 @@ def synthetic(
     if cost_error > 0.0:
         declared = declared + rng.uniform(-cost_error, cost_error, declared.shape)
     told: dict[str, Any] = {
-        "baseline_cost": declared if known_costs else None,
-        "baseline_cost_error": cost_error,
         "horizon": horizon,
-        "threshold": threshold,
-        "noise": noise,
         "confidence": confidence,
-        "gamma_norm": norm,
+        "constraints": Constraint(
+            threshold=threshold,
+            noise=noise,
+            safe_cost=SafeCost(declared if known_costs else None, error=cost_error),
+            gamma_norm=norm,
+        ),
     }
     if finite:
         features = np.concatenate([endpoints, phi_0[:, None]], axis=1)
@@ -108,7 +113,8 @@ def synthetic_twin(
         bent = 0.5 * misfit * float(((feature - safe[state]) ** 2).sum())
         return np.array([bent + drift * (episode * p.horizon + step) * float(direction @ feature)])
 
-    told = replace(world, problem=replace(p, misfit=(misfit,), drift=(drift,)))
+    relaxed = replace(p.constraints[0], relax=[Misfit(misfit), Drift(drift)])
+    told = replace(world, problem=replace(p, constraints=relaxed))
     return MisspecifiedMDP(linear=told, extra=extra, story=f"misfit {misfit}, drift {drift} a decision")
 
 
@@ -175,12 +181,9 @@ def not_star_convex(
     actions: ActionSet = StarActions(second, first[None]) if completed else FiniteActions(np.array([first, second]), 1)
     problem = Problem(
         horizon=1,
-        threshold=(threshold,),
-        noise=(noise,),
         dimension=2,
         actions=lambda state: actions,
-        baseline_cost=lambda step, state: 0.0,
-        baseline_cost_error=(0.0,),
+        constraints=Constraint(threshold=threshold, noise=noise, safe_cost=0.0),
         confidence=confidence,
         states=range(1),
     )
