@@ -1895,8 +1895,26 @@ DECLARED = (
     Fault(
         "the gate forgets the noise of a realised cost",
         "examine:noise_of",
-        swap("total * reach if terms.noise_scales else reach", "0.0"),
+        becomes("0.0"),
         f"{GATE_OPTIONS}::test_genuine_certificates_pass_and_say_what_they_bound[realised]",
+    ),
+    Fault(
+        "a typed safe cost is taken as exact",
+        "assumptions.safe_cost:typed_error",
+        becomes("0.0"),
+        "tests/assumptions/test_relaxations.py::test_a_cost_that_was_typed_is_off_by_half_a_unit_of_its_last_digit",
+    ),
+    Fault(
+        "what a relaxation says of readings is forgotten",
+        "problem:Problem.sample_error",
+        becomes("np.zeros(len(self.constraints))"),
+        "tests/assumptions/test_new_relaxation.py::test_a_worn_sensor_breaks_the_limit_unless_it_is_declared",
+    ),
+    Fault(
+        "the gate passes a certificate that does not say what it rests on",
+        "live.examine:misstated",
+        never("shown.assumptions != terms.assumptions[j]"),
+        f"{GATE_OPTIONS}::test_a_bound_that_forgets_what_was_declared_is_refused",
     ),
     Fault(
         "a realised limit is kept in the mean only",

@@ -1,6 +1,7 @@
 """Errors for arguments that do not exist: the nearest right one, or where a word has moved."""
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar, cast
@@ -85,4 +86,7 @@ def wrong(name: str, given: str, names: list[str], moved: Mapping[str, str]) -> 
     meant = SYMBOLS.get(given, given)
     if meant not in names and meant in moved:
         return f"{name}() has no {given!r}: write {moved[meant]}"
+    close = get_close_matches(meant, [*names, *moved], n=1)
+    if close and close[0] not in names:
+        return f"{name}() has no {given!r}; did you mean {close[0]!r}? Write {moved[close[0]]}"
     return f"{name}() got an unexpected keyword argument {given!r}{nearest(meant, names)}"

@@ -49,7 +49,7 @@ def test_a_ray_begins_two_misfits_over_the_safe_cost_and_ends_one_over_the_model
     x = np.array([1.0 - length, length])
     expected = min(0.2 + length * (upper - 0.2), model_bound(agent, x) + 0.05)
     assert shown.bound == pytest.approx(expected, abs=1e-7)
-    assert shown.bound <= 0.5 and shown.misfit == 0.05
+    assert shown.bound <= 0.5 and shown.assumptions == (Misfit(0.05).sentence(),)
 
 
 def test_the_radius_grows_with_the_root_of_the_number_of_samples():

@@ -178,7 +178,7 @@ def test_safe_costs_that_were_rounded_are_told_from_exact_ones(decimals):
     problem = Problem.from_rays(
         phi_0=safe,
         endpoints=safe[:, None, ::-1],
-        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=costs[None]),
+        constraints=Constraint(threshold=0.5, noise=0.1, safe_cost=SafeCost(costs[None], error=0.0)),
         horizon=1,
     )
     finding = problem.check()["A1: declared safe costs are linear in φ"]
@@ -514,7 +514,9 @@ def test_a_log_of_the_safe_action_alone_says_nothing_about_other_actions():
     problem, shape = simplex_problem(baseline_cost=None), "A1: costs are linear in φ"
     found = problem.check(safe_log(0.4))[shape]
     assert (
-        found.verdict == "cannot be known" and "only a_0 was played" in found.evidence and "--explore" in found.way_out
+        found.verdict == "cannot be known"
+        and "only a_0 was played" in found.evidence
+        and "explore=False" in found.way_out
     )
     other = Transition(0, 0, np.eye(4)[0], 0.5, 0.4)
     assert problem.check([*safe_log(0.4), other])[shape].verdict == "holds"

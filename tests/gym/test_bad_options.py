@@ -380,6 +380,8 @@ def test_mixtures_need_the_cost_of_the_safe_action():
 
 
 def test_settings_that_are_unknown_or_given_twice_are_refused():
+    with pytest.raises(TypeError, match=r"treshold'; did you mean 'threshold'\? Write constraints=Constraint"):
+        learn(Shop(), treshold=0.5)
     with pytest.raises(TypeError, match=r"episods.*did you mean 'episodes'"):
         learned_with(Shop(), episods=5, **SHOP)
     for word in ("zzz", "learning_rate"):

@@ -62,6 +62,7 @@ class SafeCost:
                 f"safe_cost must be a function (step, state) -> cost, a number, a table (H, S), or None, but is "
                 f"{self.cost!r}."
             ) from error
+        costs.flags.writeable = False
         settle(self, cost=float(costs) if costs.ndim == 0 else costs)
 
     @cached_property
