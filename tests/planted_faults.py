@@ -1905,6 +1905,18 @@ DECLARED = (
         "tests/assumptions/test_relaxations.py::test_a_cost_that_was_typed_is_off_by_half_a_unit_of_its_last_digit",
     ),
     Fault(
+        "a guessed error lets a safe cost over the threshold pass",
+        "assumptions.safe_cost:SafeCost.declared_error",
+        becomes("self.off_by"),
+        "tests/assumptions/test_relaxations.py::test_a_guessed_error_lets_no_safe_cost_over_the_threshold_pass",
+    ),
+    Fault(
+        "likelihood ratios take a relaxation that they do not know",
+        "assumptions.relaxation:Relaxation.changes",
+        becomes("(0.0,)"),
+        "tests/assumptions/test_relaxations.py::test_likelihood_ratios_do_not_take_a_relaxation_that_they_do_not_know",
+    ),
+    Fault(
         "what a relaxation says of readings is forgotten",
         "problem:Problem.sample_error",
         becomes("np.zeros(len(self.constraints))"),

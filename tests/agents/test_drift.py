@@ -175,7 +175,7 @@ def test_the_safe_cost_is_the_one_that_is_declared_now():
         (lambda: SlucbQvi(problem(), SlucbConfig(condition_on="all")), "condition_on='all'"),
         (lambda: SlucbQvi(problem(), SlucbConfig(cost_radius="mixture")), "stands still"),
         (lambda: LsviUcb(problem(), true_gamma=np.zeros((1, 2))), "true_gamma"),
-        (lambda: problem(cost_kind="bounded"), "does not go with Misfit, Drift or Realised"),
+        (lambda: problem(cost_kind="bounded"), "does not go with Drift"),
         (lambda: problem(drift=-1e-3), "from one decision to the next"),
     ],
     ids=["all facts", "one root", "told γ*", "bounded", "negative"],

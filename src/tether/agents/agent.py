@@ -486,7 +486,8 @@ class LeastSquaresAgent:
         """One regression for all steps needs one safe cost for all steps: another would contradict it."""
         if not self.config.pooled or self.rules.conditioning == TOLD:
             return
-        spread = np.ptp(known.baseline_cost, axis=0) - 2.0 * np.array(self.problem.baseline_cost_error)  # (M,)
+        declared = np.array([one.known.declared_error for one in self.problem.constraints])
+        spread = np.ptp(known.baseline_cost, axis=0) - 2.0 * declared  # (M,)
         scale = np.maximum(np.abs(self.problem.threshold), np.abs(known.baseline_cost).max(axis=0))
         if (spread > SAME_COST * scale).any():
             raise AssumptionError(

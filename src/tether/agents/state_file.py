@@ -135,6 +135,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
         "threshold": list(problem.threshold),
         "noise": list(problem.noise),
         "bounded": list(problem.bounded),
+        "in_unit_interval": [one.in_unit_interval for one in problem.constraints],
         "gamma_norm": list(problem.gamma_norm),
         "confidence": problem.confidence,
         "baseline_cost_known": problem.baseline_cost is not None,

@@ -41,6 +41,8 @@ class Drift(Relaxation):
             raise InputError(
                 f"time must name an entry of info, or be a function (observation, info), but is {self.time!r}."
             )
+        if self.time is not None and self.per == "decision":
+            raise InputError("Drift(time=…) says when a decision is made, which counts with per='second' only.")
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON; where the time comes from is the environment's matter."""
@@ -48,4 +50,4 @@ class Drift(Relaxation):
 
     def sentence(self) -> str:
         """Say what a certificate rests on."""
-        return f"γ* moves by at most {self.rate:.4g} per {self.per}"
+        return f"γ* moves by at most {self.rate!r} per {self.per}"

@@ -37,4 +37,4 @@ class Misfit(Relaxation):
 
     def sentence(self) -> str:
         """Say what a certificate rests on."""
-        return f"expected costs are linear in the features up to {self.error:.4g}"
+        return f"expected costs are linear in the features up to {self.error!r}"

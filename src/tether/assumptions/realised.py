@@ -52,4 +52,5 @@ class Realised(Relaxation):
 
     def sentence(self) -> str:
         """Say what a certificate rests on."""
-        return f"the bound holds for the measured cost with probability {1.0 - self.exceedance:.4g}"
+        scaled = ", and the safe action has no noise" if self.noise_scales else ""
+        return f"the bound holds for the measured cost, except with probability {self.exceedance!r}{scaled}"

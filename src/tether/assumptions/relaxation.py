@@ -42,6 +42,10 @@ class Relaxation:
         """Return what a bound leaves for the noise at the end of a ray, in proportion to the length played."""
         return 0.0
 
+    def changes(self, noise: float) -> tuple[float, ...]:
+        """Return all that it changes in bounds, for noise of size σ = `noise`."""
+        return self.sample_error, self.point_error, self.reserve(noise), self.end_reserve(noise)
+
     def sentence(self) -> str:
         """Say in one sentence what a certificate rests on because of this."""
         raise TypeError(f"{type(self).__name__} does not say what a certificate rests on: define sentence().")

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from math import inf
@@ -48,6 +48,7 @@ class SafeCost:
     error: float | None = None
     gap_floor: float = 0.0
     if_tight: Literal["error", "safe action"] = "error"
+    _rounded: float = field(default=0.0, init=False, repr=False)  # what the type of the numbers has rounded away
 
     def __post_init__(self) -> None:
         check_options(self, LIMITS, called="SafeCost({}=…)")
@@ -63,14 +64,21 @@ class SafeCost:
                 f"{self.cost!r}."
             ) from error
         costs.flags.writeable = False
-        settle(self, cost=float(costs) if costs.ndim == 0 else costs)
+        settle(self, _rounded=rounding_of(self.cost), cost=float(costs) if costs.ndim == 0 else costs)
 
     @cached_property
     def off_by(self) -> float:
         """How far the cost may be off: as declared, or as a typed number shows."""
         if self.error is not None:
             return self.error
-        return 0.0 if self.cost is None or callable(self.cost) else typed_error(np.asarray(self.cost))
+        if self.cost is None or callable(self.cost):
+            return 0.0
+        return max(self._rounded, typed_error(np.asarray(self.cost)))
+
+    @property
+    def declared_error(self) -> float:
+        """How far the cost may be off as far as that was declared: nothing is accepted because of a guess."""
+        return self.error or 0.0
 
     def table(self, horizon: int, states: Sequence[State] | None) -> Array | None:
         """Return the costs as a table (H, S), checked against the problem's states, or None where there is none."""
@@ -149,9 +157,29 @@ def check_safe_cost(costs: Array, threshold: Sequence[float], strict: Sequence[b
         )
 
 
-def cost_at(cost: Any, step: int, state: State) -> float:
-    """Return what a user's function says of one step and state, as one number."""
-    declared = real_numbers(cost(step, state), "safe_cost")
+def rounding_of(given: Any) -> float:
+    """Return how much numbers with less than 64 bits have lost: half the distance of the largest from the next."""
+    numbers = np.asarray(given)
+    if numbers.dtype.kind != "f" or numbers.dtype.itemsize >= 8 or not numbers.size:
+        return 0.0
+    return 0.5 * float(np.spacing(np.abs(numbers).max()))
+
+
+def cost_at(cost: Any, step: int, state: State, *, is_exact: bool) -> float:
+    """Return what a user's function says of one step and state, as one number.
+
+    Args:
+        cost: the function.
+        step: h.
+        state: s.
+        is_exact: whether its numbers are taken as exact, as no error was declared: those of few bits are warned of.
+    """
+    given = cost(step, state)
+    declared = real_numbers(given, "safe_cost")
+    if is_exact and rounding_of(given) > 0.0:
+        warnings.warn(
+            "a safe_cost function returns numbers of fewer than 64 bits: declare SafeCost(…, error=…).", stacklevel=6
+        )
     if declared.size != 1:
         raise InputError(
             f"the safe action of state {state!r} has {declared.size} costs at step {step}, but a constraint has one: "

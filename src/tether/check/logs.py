@@ -258,6 +258,14 @@ def _checked(problem: Problem, log: Log) -> Log:
             "the features of a log must be finite, its costs and rewards finite or NaN (not measured): "
             f"{int(bad.sum())} of {count} rows are not, the first of them row {int(bad.argmax())}."
         )
+    for j, one in enumerate(problem.constraints):
+        low, high = one.cost_range
+        bad = (log.cost[:, j] < low) | (log.cost[:, j] > high)  # a cost that was not measured is neither
+        if bad.any():
+            raise InputError(
+                f"cost {j} of row {int(bad.argmax())} is {log.cost[bad.argmax(), j]:.6g}, outside the declared range "
+                f"of {low:g} to {high:g}, as are {int(bad.sum())} of {count} rows. Declare which readings there can be."
+            )
     if log.step.min() < 0 or log.step.max() >= problem.horizon:
         raise InputError(
             f"the steps of a log lie in 0..{problem.horizon - 1} (H = {problem.horizon}), but go from {log.step.min()} "

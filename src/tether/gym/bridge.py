@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from tether.agents.agent import checked_costs
 from tether.arguments import explained
 from tether.errors import InputError
 from tether.features.actions import ActionFeatures, ActionList, ActionRays, PerDirection
@@ -204,6 +205,7 @@ class Bridge:
                 f"a step reported the cost {cost}, {np.size(cost)} number(s), but there are {expected} constraints: "
                 "give a Constraint for each cost, or name those that are limited, Constraint(cost=…)."
             )
+        checked_costs(cost, self.problem, needed=False)
         following: State = self.state_of(stepped.observation, stepped.info) if not stepped.terminated else None
         if stepped.terminated and self._offset != 0.0:
             following = ENDED

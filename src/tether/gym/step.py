@@ -67,9 +67,7 @@ def read_costs(
     """z of this step: one number, or one per constraint; None if the environment says it was not measured."""
     if all(one.cost is None for one in constraints):
         return numbers_of(stepped.info.get("cost", stepped.cost) if has_cost(stepped) else missing(stepped, "cost"))
-    found = [
-        read_cost(one.cost, j, len(constraints), observation, action, stepped) for j, one in enumerate(constraints)
-    ]
+    found = [read_cost(one.cost, len(constraints), observation, action, stepped) for one in constraints]
     if all(cost is None for cost in found):
         return None
     for j, cost in enumerate(found):
@@ -95,9 +93,7 @@ def missing(stepped: Stepped, name: str) -> Any:
     )
 
 
-def read_cost(
-    source: CostSource | None, place: int, count: int, observation: State, action: Any, stepped: Stepped
-) -> Any:
+def read_cost(source: CostSource | None, count: int, observation: State, action: Any, stepped: Stepped) -> Any:
     """What the environment reports as the cost of one constraint."""
     if callable(source):  # whatever it writes into is its own
         return source(owned(observation), owned(action), owned(stepped.observation), stepped.info)
@@ -106,8 +102,7 @@ def read_cost(
     if stepped.cost is not None and count == 1:
         return stepped.cost
     if source is None and has_cost(stepped):
-        together = np.ravel(stepped.info.get("cost", stepped.cost))
-        return together[place] if len(together) == count else together
+        return stepped.info.get("cost", stepped.cost)
     return missing(stepped, source or "cost")
 
 

@@ -180,7 +180,7 @@ def with_margin(
     divisible = proposal.mixture is not None or isinstance(proposal.action, StarAction)
     keep = 1.0
     for j, (shown, declared) in enumerate(zip(proposal.evidence, starts, strict=True)):
-        gap = shown.threshold - declared if math.isfinite(declared) else problem.gap_floor
+        gap = shown.threshold - declared if math.isfinite(declared) else problem.constraints[j].known.gap_floor
         if not gap > 0.0:
             return (
                 proposal,

@@ -76,6 +76,8 @@ class Constraint:
             )
         if not isinstance(self.noise, Bounded):
             settle(self, noise=number("noise", self.noise, NOISE))
+        if isinstance(self.feature_effects, list):
+            settle(self, feature_effects=tuple(self.feature_effects))
         if not isinstance(self.safe_cost, SafeCost):
             settle(self, safe_cost=SafeCost(self.safe_cost))
         self._check_relaxations()
@@ -94,11 +96,15 @@ class Constraint:
             if names.count(name) > 1:
                 raise InputError(f"relax declares {name} twice: give one of the two.")
         settle(self, relax=relax)
-        if self.by_likelihood and (self.misfit.error or self.drift.rate or self.realised):
-            raise InputError(
-                "Bounded() is certified by the likelihood of costs whose mean is exactly linear: it does not go with "
-                "Misfit, Drift or Realised. Use noise=Bounded('radius'), which goes with all of them."
-            )
+        for one in relax:
+            changes = one.changes(self.sigma)
+            if not all(0.0 <= change < inf for change in changes):
+                raise InputError(f"{one!r} changes bounds by {changes}: each must be finite and >= 0.")
+            if self.by_likelihood and (any(changes) or isinstance(one, Realised) or self.drift.rate):
+                raise InputError(
+                    "Bounded() is certified by the likelihood of costs whose mean is exactly linear and stands still: "
+                    f"it does not go with {one!r}. Use noise=Bounded('radius'), which goes with every relaxation."
+                )
         if self.lost.counts_as == "worst-case" and self.cost_range == NO_RANGE:
             raise InputError(
                 "Lost('worst-case') counts a missing cost as the least favourable one there can be: say which readings "

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, inf, log2, sqrt
 from pathlib import Path
@@ -142,8 +142,9 @@ class Problem:
             )
         for name in ("gamma_norm", "baseline_cost"):
             getattr(self, name)  # asked for once, so that it is checked at the door
-        guessed = all(one.gamma_norm is None and one.feature_effects is None for one in self.constraints)
-        if guessed and (why := idle(self.threshold, self.gamma_norm, self.feature_norm, self.bounded)):
+        guessed = [one.gamma_norm is None and one.feature_effects is None for one in self.constraints]
+        declared = [not guess or bounded for guess, bounded in zip(guessed, self.bounded, strict=True)]
+        if why := idle(self.threshold, self.gamma_norm, self.feature_norm, declared):
             warnings.warn(f"B = √d is a guess, and {why}. Declare {HOW}, or gamma_norm.", stacklevel=4)
 
     def _check_alike(self) -> None:
@@ -422,6 +423,13 @@ class Problem:
             return SameCosts(same)
         tables = [one.known.table(self.horizon, self.states) for one in self.constraints]
         count = len(self.states) if isinstance(self.states, range) else 0
+        if any(table is not None for table in tables) and not any(map(callable, declared)):  # numbers beside tables
+            shape = (self.horizon, count)
+            tables = [np.full(shape, declared[j]) if table is None else table for j, table in enumerate(tables)]
+        if any(map(callable, declared)) and not all(map(callable, declared)):
+            settled = [one for one, cost in zip(self.constraints, declared, strict=True) if not callable(cost)]
+            replace(self, constraints=settled, names=NO_NAMES)  # checks them at the door, without the functions
+        unsaid = self._typed.unsaid
         if all(table is not None for table in tables):
             costs = np.stack([table for table in tables if table is not None], axis=2)  # (H, S, M)
             for state in range(count):
@@ -435,13 +443,13 @@ class Problem:
                 if table is not None:
                     row[j] = table[step, _index(state, count)]
                 else:
-                    row[j] = cost_at(cost, step, state) if callable(cost) else cost
+                    row[j] = cost_at(cost, step, state, is_exact=j in unsaid) if callable(cost) else cost
             return row
 
         return cost_of
 
     def _check_baseline(self, costs: Array, where: object) -> None:
-        least = costs - np.array(self.baseline_cost_error)
+        least = costs - np.array([one.known.declared_error for one in self.constraints])
         if self.realised is not None:
             check_realised(least, self.reserve, self, self.realised, where)
         strict = [one.known.if_tight == "error" for one in self.constraints]

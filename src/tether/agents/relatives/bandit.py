@@ -235,7 +235,7 @@ class RayBandit(ABC):
                     radius=radius,
                     baseline_cost=0.0,
                     bounds="realised cost" if self.limit == "realised" else "cost",
-                    assumptions=self.problem.sentences[0],
+                    assumptions=() if self.problem.realised is None else (self.problem.realised.sentence(),),
                 ),
             ),
             value_radius=radius,
