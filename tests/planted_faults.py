@@ -1806,7 +1806,7 @@ LIVE_USE = (
     Fault(
         "problem: what a user's function says of the safe cost is read with its mask off",
         "assumptions.safe_cost:cost_at",
-        swap('real_numbers(cost(step, state), "safe_cost")', "np.asarray(cost(step, state), dtype=np.float64)"),
+        swap('real_numbers(given, "safe_cost")', "np.asarray(given, dtype=np.float64)"),
         "tests/agents/test_bad_input.py::test_what_is_masked_or_complex_is_no_safe_cost_feature_or_setting",
     ),
     Fault(
