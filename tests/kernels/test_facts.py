@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kernels.calls import fit, judged, make_rules
 from kernels.generators import constrained, feed, law, ridges, seeds, unit_ball
 from limits import stated
-from tether import Constraint
+from tether import Constraint, SafeCost
 from tether.agents.slucb import SlucbConfig, SlucbQvi
 from tether.errors import AssumptionError
 from tether.kernels.bound import choose_weight
@@ -750,7 +750,7 @@ def test_facts_that_barely_span_a_direction_never_certify_a_cost_over_the_thresh
 @pytest.mark.parametrize("condition_on", ["all", "visited"])
 @pytest.mark.parametrize("d", [2, 4])
 def test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold(d, condition_on):
-    """Safe features about 1e-5 apart: two such facts, used together, would enlarge 5e-10 by 1e5 or more."""
+    """Declared as exact. Safe features are about 1e-5 apart: two such facts would enlarge 5e-10 by 1e5 or more."""
     worst = -np.inf
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -759,7 +759,9 @@ def test_costs_that_were_rounded_to_nine_decimals_stay_under_the_threshold(d, co
         problem = Problem.from_rays(
             phi_0=phi_0,
             endpoints=rng.uniform(-0.5, 0.5, (6, 5, d)),
-            constraints=Constraint(threshold=float(costs.max()) + 0.05, noise=0.05, safe_cost=costs[None]),
+            constraints=Constraint(
+                threshold=float(costs.max()) + 0.05, noise=0.05, safe_cost=SafeCost(costs[None], error=0.0)
+            ),
             horizon=1,
         )
         agent = SlucbQvi(problem, SlucbConfig(condition_on=condition_on))
