@@ -120,6 +120,7 @@ def test_numbers_of_few_bits_are_off_by_what_their_type_rounds_away():
         given = exact.astype(kind)
         off = SafeCost(given[None]).off_by
         assert np.abs(given.astype(float) - exact).max() <= off <= np.spacing(given.max())
+        assert replace(SafeCost(given[None]), gap_floor=0.1).off_by == off  # a copy holds them in 64 bits
     actions = StarActions([0.5, 0.0], [[0.0, 0.5]])
     limit = Constraint(threshold=0.5, noise=0.1, safe_cost=lambda step, state: np.float32(0.2))
     with pytest.warns(UserWarning, match="fewer than 64 bits"):

@@ -48,7 +48,7 @@ class SafeCost:
     error: float | None = None
     gap_floor: float = 0.0
     if_tight: Literal["error", "safe action"] = "error"
-    _rounded: float = field(default=0.0, init=False, repr=False)  # what the type of the numbers has rounded away
+    _rounded: float = field(default=0.0, repr=False)  # what the type of the numbers has rounded away; copies keep it
 
     def __post_init__(self) -> None:
         check_options(self, LIMITS, called="SafeCost({}=…)")
@@ -64,7 +64,8 @@ class SafeCost:
                 f"{self.cost!r}."
             ) from error
         costs.flags.writeable = False
-        settle(self, _rounded=rounding_of(self.cost), cost=float(costs) if costs.ndim == 0 else costs)
+        rounded = max(self._rounded, rounding_of(self.cost))
+        settle(self, _rounded=rounded, cost=float(costs) if costs.ndim == 0 else costs)
 
     @cached_property
     def off_by(self) -> float:
